@@ -1,0 +1,1 @@
+"""Words every room shares. Pure: nothing here reads a clock, a file or a socket."""

@@ -1,0 +1,78 @@
+"""What agent and server say to each other, as JSON over HTTP(S).
+
+    POST /api/v1/enrol    Enrol → Enrolled          once, with a one-time join token
+    POST /api/v1/batches  Batch → Reply             Authorization: Bearer NODE_TOKEN
+
+A batch is sent until its reply arrives: at least once in transit. Every observation and finding
+carries its own idempotent id: exactly once in effect. An empty batch is a heartbeat; `wait_s` asks
+the server to hold the reply until an order appears (long poll).
+"""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Annotated
+
+import msgspec
+
+from komainu.core.decision import Order
+from komainu.core.node import NodeVerdict
+from komainu.core.observation import Finding, Observation
+
+MAX_BATCH = 500
+"""Observations plus findings in one batch."""
+
+
+class Enrol(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    join_token: str
+    cluster: str
+    node: str
+
+
+class Enrolled(msgspec.Struct, frozen=True, kw_only=True):
+    node_token: str
+
+
+class GpuSeen(msgspec.Struct, frozen=True, kw_only=True):
+    index: int
+    pci: str = ""
+    uuid: str = ""
+    serial: str = ""
+    model: str = ""
+
+
+class Hardware(msgspec.Struct, frozen=True, kw_only=True):
+    """The beginning of inventory: what this node is made of, as the agent saw it."""
+
+    rack: str = ""
+    gpus: tuple[GpuSeen, ...] = ()
+
+
+class Batch(msgspec.Struct, frozen=True, kw_only=True):
+    """From one node. `orders_seen` is the highest order number persisted by the agent."""
+
+    id: str
+    cluster: str
+    node: str
+    boot_id: str
+    agent_version: str
+    sent_at: datetime
+    observations: Annotated[list[Observation], msgspec.Meta(max_length=MAX_BATCH)] = []
+    findings: Annotated[list[Finding], msgspec.Meta(max_length=MAX_BATCH)] = []
+    verdict: NodeVerdict | None = None
+    orders_seen: int = 0
+    policy_seen: str = ""
+    dropped_debug: int = 0
+    """Debug observations dropped from a full spool since the last accepted batch."""
+    spooled: int = 0
+    """Items still waiting in the spool after this batch."""
+    hardware: Hardware | None = None
+    wait_s: Annotated[float, msgspec.Meta(ge=0, le=60)] = 0
+
+
+class Reply(msgspec.Struct, frozen=True, kw_only=True):
+    """The server has made everything in the batch durable before it answers."""
+
+    batch: str
+    orders: list[Order] = []
+    server_time: datetime

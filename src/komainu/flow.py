@@ -1,0 +1,84 @@
+"""The whole product on one page.
+
+What the world says becomes observations; what Komainu concludes, findings; what should happen,
+decisions; what happened, outcomes; and what is learnt, lessons. Each step is a file of that name in
+a room, and this file is the order in which they run.
+
+    node:    kernel log … ──collect──▶ observations ──detect──▶ findings ──▶ verdict file ──▶ gate
+                                          │ batches, at least once                ▲ orders
+    centre:                               ▼                                       │
+             store ◀── receive ── think: decide → guard → orders ──remember───────┘
+               ▲                                     │
+               └────────── note ◀── outcomes ◀── act ┘ (scheduler)
+
+Thinking is pure and remembered before anything is done, so the server may die between any two lines
+here: `to_do` finds what was decided and not done, and acting is safe to repeat.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Sequence
+from datetime import datetime
+
+import msgspec
+
+from komainu.core.decision import Decision, Outcome
+from komainu.core.names import ClusterName, NodeKey
+from komainu.core.policy import Policy
+from komainu.core.situation import ClusterSituation, NodeSituation, Thought
+from komainu.ports import Clock, Scheduler, Store
+
+Think = Callable[[Sequence[NodeSituation], ClusterSituation, Policy, datetime], Thought]
+Act = Callable[[Sequence[Decision], Scheduler, datetime], Awaitable[Sequence[Outcome]]]
+
+
+class Rooms(msgspec.Struct, frozen=True, kw_only=True):
+    """The steps the rooms lend to the flow."""
+
+    think: Think
+    """quarantine.decide.think: situations → decisions, guarded, with the orders that follow."""
+    act: Act
+    """quarantine.act.act: decisions → outcomes, safe to repeat."""
+
+
+class Centre(msgspec.Struct, frozen=True, kw_only=True):
+    """One cluster's share of the server: its ports, rooms and policy."""
+
+    cluster: ClusterName
+    policy: Policy
+    rooms: Rooms
+    store: Store
+    scheduler: Scheduler
+    clock: Clock
+
+
+def consider(centre: Centre, nodes: Sequence[NodeKey], now: datetime) -> Thought:
+    """Think about `nodes` and remember the thought. Blocking (the store), and nothing is done yet.
+
+    The caller runs one at a time per cluster, so that the guard counts truly.
+    """
+    store, policy = centre.store, centre.policy
+    situations = [store.situation(key, now) for key in nodes]
+    whole = store.cluster_situation(centre.cluster, now, policy.guard.window_s)
+    thought = centre.rooms.think(situations, whole, policy, now)
+    store.remember(thought, now)
+    return thought
+
+
+async def carry_out(centre: Centre) -> Sequence[Outcome]:
+    """Do everything decided, allowed and not yet done; note what came of it."""
+    now = centre.clock.now()
+    due = centre.store.to_do(centre.cluster, now)
+    outcomes = await centre.rooms.act(due, centre.scheduler, now) if due else []
+    if outcomes:
+        centre.store.note(outcomes)
+    return outcomes
+
+
+async def turn(centre: Centre) -> Sequence[Outcome]:
+    """One full round: look at the scheduler, think about all that is unsettled, act."""
+    nodes, jobs = await centre.scheduler.nodes(), await centre.scheduler.jobs()
+    now = centre.clock.now()
+    centre.store.mirror(centre.cluster, nodes, jobs, now)
+    consider(centre, centre.store.unsettled(centre.cluster, now), now)
+    return await carry_out(centre)

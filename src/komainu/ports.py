@@ -1,0 +1,197 @@
+"""Everything the product needs from outside, as Protocols.
+
+Rooms receive these as arguments; `clients/` and `store/` hold the real ones, `lab/` the make-believe
+ones, and only `agent/`, `server/` and `demo.py` connect them. A Protocol is named for its role.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Collection, Sequence
+from datetime import datetime
+from typing import Protocol
+
+import msgspec
+
+from komainu.core.decision import Decision, Order, Outcome
+from komainu.core.names import ClusterName, JobId, NodeKey, NodeName
+from komainu.core.node import NodeVerdict, SchedulerJob, SchedulerNode
+from komainu.core.observation import Finding
+from komainu.core.situation import ClusterSituation, NodeSituation, Thought
+from komainu.core.wire import Batch, Hardware, Reply
+
+
+class Clock(Protocol):
+    """The only source of time. Thinking files never see it: they get `now`."""
+
+    def now(self) -> datetime:
+        """Aware UTC."""
+        ...
+
+    def uptime_s(self) -> float:
+        """Seconds since boot, counting suspend, as /proc/uptime says."""
+        ...
+
+    async def sleep(self, seconds: float) -> None: ...
+
+
+# ── on a node ────────────────────────────────────────────────────────────────────────────────────
+
+
+class KernelRecord(msgspec.Struct, frozen=True):
+    """One kernel log record, as the kernel numbered it."""
+
+    seq: int
+    mono_us: int
+    facility: int
+    """Only 0 was written by the kernel; user space can never choose 0."""
+    level: int
+    text: str
+
+
+class KernelGap(msgspec.Struct, frozen=True):
+    """Records that were overwritten before we read them: `lost` of them before `next_seq`."""
+
+    lost: int
+    next_seq: int
+
+
+class KernelLog(Protocol):
+    """A node's kernel log."""
+
+    def boot_id(self) -> str:
+        """This boot's id: part of every cursor, since sequence numbers restart with each boot."""
+        ...
+
+    def follow(self, after_seq: int | None) -> AsyncIterator[KernelRecord | KernelGap]:
+        """Records after `after_seq` (None: from the oldest kept), then each as it appears.
+
+        Raises OutsideError when the log cannot be read.
+        """
+        ...
+
+    async def drained(self) -> int | None:
+        """The newest sequence number at this moment (None: empty): what a check must have read."""
+        ...
+
+    async def previous_boot(self) -> Sequence[str]:
+        """The last kernel lines of the boot before this one, oldest first (journald or pstore);
+        empty when neither kept any.
+        """
+        ...
+
+
+class NodeProbe(Protocol):
+    """What can be read of a node besides its kernel log."""
+
+    async def hardware(self) -> Hardware | None:
+        """GPUs as the driver lists them now; None when it cannot be told."""
+        ...
+
+
+class ServerLink(Protocol):
+    """The agent's way to the server."""
+
+    async def send(self, batch: Batch) -> Reply:
+        """Raises ServerError when no durable acceptance came back; the batch is then sent again."""
+        ...
+
+
+# ── in the centre ────────────────────────────────────────────────────────────────────────────────
+
+
+class Scheduler(Protocol):
+    """Slurm (or another) as far as quarantine needs it. Every call raises SchedulerError when the
+    scheduler refuses or does not answer; state is always the full one.
+    """
+
+    async def nodes(self) -> Sequence[SchedulerNode]: ...
+
+    async def node(self, node: NodeName) -> SchedulerNode | None: ...
+
+    async def drain(self, nodes: Collection[NodeName], reason: str) -> None:
+        """Set DRAIN with `reason`, in one call. The caller has checked who owns the node."""
+        ...
+
+    async def resume(self, nodes: Collection[NodeName]) -> None:
+        """Clear DRAIN (and DOWN set by us). The caller has checked who owns the node."""
+        ...
+
+    async def jobs(self) -> Sequence[SchedulerJob]:
+        """Jobs the scheduler still remembers: pending, running, held, recently ended."""
+        ...
+
+    async def release_job(self, job: JobId) -> None:
+        """Release a held job. Releasing one that is not held is not an error."""
+        ...
+
+
+class Changed(msgspec.Struct, frozen=True, kw_only=True):
+    """One entry of the change feed: something about `node` changed. Gap-free sequence."""
+
+    seq: int
+    at: datetime
+    cluster: ClusterName
+    node: NodeName
+    what: str
+    """`finding`, `decision`, `outcome`, `order`, `verdict`, `scheduler`, `guard`, `job`."""
+    ref: str
+    """Id of the thing."""
+
+
+class Received(msgspec.Struct, frozen=True, kw_only=True):
+    """What was new in a batch; the rest had been received before."""
+
+    observations: tuple[str, ...] = ()
+    findings: tuple[str, ...] = ()
+    verdict_changed: bool = False
+
+
+class Store(Protocol):
+    """What the server remembers, as far as the flow and quarantine need it. Each method is one
+    transaction, durable when it returns; each raises StorageError. Blocking: call it off the loop.
+    """
+
+    def receive(self, batch: Batch, now: datetime) -> Received:
+        """Keep a batch's observations, findings, gate records and verdict; repeats change nothing."""
+        ...
+
+    def situation(self, key: NodeKey, now: datetime) -> NodeSituation: ...
+
+    def cluster_situation(
+        self, cluster: ClusterName, now: datetime, window_s: int
+    ) -> ClusterSituation: ...
+
+    def unsettled(self, cluster: ClusterName, now: datetime) -> Sequence[NodeKey]:
+        """Nodes with open findings, refusals or held-back decisions: what a full turn looks at."""
+        ...
+
+    def remember(self, thought: Thought, now: datetime) -> None:
+        """Keep decisions, held decisions, orders (numbering them), settled refusals, closed findings
+        and the guard's state together. A decision whose id is already known is ignored, and so are
+        the orders that carry its id.
+        """
+        ...
+
+    def to_do(self, cluster: ClusterName, now: datetime) -> Sequence[Decision]:
+        """Allowed decisions without a final outcome that have not expired, oldest first."""
+        ...
+
+    def note(self, outcomes: Sequence[Outcome]) -> None: ...
+
+    def orders_after(self, key: NodeKey, number: int) -> Sequence[Order]: ...
+
+    def mirror(
+        self,
+        cluster: ClusterName,
+        nodes: Sequence[SchedulerNode],
+        jobs: Sequence[SchedulerJob],
+        now: datetime,
+    ) -> None:
+        """Keep the scheduler's view; marks refusals whose job is held; feeds changes."""
+        ...
+
+    def findings(
+        self, cluster: ClusterName, node: NodeName | None = None, *, open_only: bool = True
+    ) -> Sequence[Finding]: ...
+
+    def verdict(self, key: NodeKey) -> NodeVerdict | None: ...
