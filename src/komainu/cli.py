@@ -1,0 +1,101 @@
+"""The command line: gathers what the rooms offer, and says errors plainly.
+
+Nothing of a room is imported before its command is asked for, so that `komainu explain`, which a
+technician runs in a pipe at night, starts at once. Exit codes: 0 fine, 1 findings, 2 could not tell.
+"""
+
+from __future__ import annotations
+
+import importlib
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from komainu import __version__
+from komainu.core.errors import KomainuError
+
+if TYPE_CHECKING:
+    from komainu.config import Config
+
+COMMANDS: dict[str, str] = {}
+"""Command → the module whose COMMANDS holds it. A test holds this against the modules themselves."""
+
+
+class Shared(dict[str, Any]):
+    """What commands share, made when first asked for: `config`, and `api`, which returns the client.
+
+    Lazy, because a command that needs no configuration must not fail on one it cannot read.
+    """
+
+    def __init__(self, path: Path | None) -> None:
+        super().__init__()
+        self._path = path
+
+    def __missing__(self, key: str) -> Any:
+        if key == "config":
+            from komainu.config import load
+
+            self[key] = load(self._path)
+        elif key == "api":
+            self[key] = self._api
+        else:
+            raise KeyError(key)
+        return self[key]
+
+    def _api(self) -> Any:
+        from komainu.clients.api import Api
+
+        config: Config = self["config"]
+        return Api(config.client)
+
+
+class Plain(click.ClickException):
+    """One of Komainu's own errors: its message is written for a person, so it is all that is shown."""
+
+    exit_code = 2
+
+
+class Rooms(click.Group):
+    """The group of all commands; each is imported when it is used."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002 (click asks so)
+        return sorted(COMMANDS)
+
+    def get_command(
+        self,
+        ctx: click.Context,  # noqa: ARG002 (click asks so)
+        cmd_name: str,
+    ) -> click.Command | None:
+        if cmd_name not in COMMANDS:
+            return None
+        room = importlib.import_module(COMMANDS[cmd_name])
+        offered: tuple[click.Command, ...] = room.COMMANDS
+        return next(command for command in offered if command.name == cmd_name)
+
+    def invoke(self, ctx: click.Context) -> Any:
+        try:
+            return super().invoke(ctx)
+        except KomainuError as error:
+            raise Plain(str(error)) from error
+
+
+@click.group(cls=Rooms, context_settings={"help_option_names": ["-h", "--help"]})
+@click.version_option(__version__, prog_name="komainu")
+@click.option(
+    "--config",
+    type=click.Path(dir_okay=False, path_type=Path),
+    help="komainu.toml to use; else $KOMAINU_CONFIG, else /etc/komainu/komainu.toml.",
+)
+@click.pass_context
+def komainu(ctx: click.Context, config: Path | None) -> None:
+    """No job starts on a node known to be bad, and every failed job has its evidence.
+
+    Exit codes: 0 fine, 1 findings, 2 could not tell.
+    """
+    ctx.obj = Shared(config)
+
+
+def main() -> None:
+    """Entry point of `komainu`."""
+    komainu(prog_name="komainu")

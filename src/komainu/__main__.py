@@ -1,0 +1,5 @@
+"""`python -m komainu`."""
+
+from komainu.cli import main
+
+main()
