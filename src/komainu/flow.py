@@ -19,6 +19,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Sequence
 from datetime import datetime
+from typing import Any
 
 import msgspec
 
@@ -30,6 +31,12 @@ from komainu.ports import Clock, Scheduler, Store
 
 Think = Callable[[Sequence[NodeSituation], ClusterSituation, Policy, datetime], Thought]
 Act = Callable[[Sequence[Decision], Scheduler, datetime], Awaitable[Sequence[Outcome]]]
+Aside = Callable[[Callable[[], Any]], Awaitable[Any]]
+
+
+async def in_place(work: Callable[[], Any]) -> Any:
+    """Blocking work done where it stands: right for tests and one-off commands."""
+    return work()
 
 
 class Rooms(msgspec.Struct, frozen=True, kw_only=True):
@@ -50,6 +57,9 @@ class Centre(msgspec.Struct, frozen=True, kw_only=True):
     store: Store
     scheduler: Scheduler
     clock: Clock
+    aside: Aside = in_place
+    """How blocking work (the store) is done: the server does it in a thread, one piece at a time per
+    cluster, so that the guard counts truly and the event loop never waits for a disk."""
 
 
 def consider(centre: Centre, nodes: Sequence[NodeKey], now: datetime) -> Thought:
@@ -66,19 +76,29 @@ def consider(centre: Centre, nodes: Sequence[NodeKey], now: datetime) -> Thought
 
 
 async def carry_out(centre: Centre) -> Sequence[Outcome]:
-    """Do everything decided, allowed and not yet done; note what came of it."""
+    """Do everything decided, allowed and not yet done; note what came of it. One at a time."""
     now = centre.clock.now()
-    due = centre.store.to_do(centre.cluster, now)
+    due = await centre.aside(lambda: centre.store.to_do(centre.cluster, now))
     outcomes = await centre.rooms.act(due, centre.scheduler, now) if due else []
     if outcomes:
-        centre.store.note(outcomes)
+        await centre.aside(lambda: centre.store.note(outcomes))
     return outcomes
+
+
+async def look(centre: Centre) -> Thought:
+    """Look at the scheduler and think about all that is unsettled."""
+    nodes, jobs = await centre.scheduler.nodes(), await centre.scheduler.jobs()
+    now = centre.clock.now()
+
+    def think_all() -> Thought:
+        centre.store.mirror(centre.cluster, nodes, jobs, now)
+        return consider(centre, centre.store.unsettled(centre.cluster, now), now)
+
+    thought: Thought = await centre.aside(think_all)
+    return thought
 
 
 async def turn(centre: Centre) -> Sequence[Outcome]:
     """One full round: look at the scheduler, think about all that is unsettled, act."""
-    nodes, jobs = await centre.scheduler.nodes(), await centre.scheduler.jobs()
-    now = centre.clock.now()
-    centre.store.mirror(centre.cluster, nodes, jobs, now)
-    consider(centre, centre.store.unsettled(centre.cluster, now), now)
+    await look(centre)
     return await carry_out(centre)
