@@ -6,9 +6,9 @@ ones, and only `agent/`, `server/` and `demo.py` connect them. A Protocol is nam
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Collection, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Mapping, Sequence
 from datetime import datetime
-from typing import Protocol
+from typing import Any, Protocol
 
 import msgspec
 
@@ -16,6 +16,16 @@ from komainu.core.decision import Decision, Order, Outcome
 from komainu.core.names import ClusterName, JobId, NodeKey, NodeName
 from komainu.core.node import NodeVerdict, SchedulerJob, SchedulerNode
 from komainu.core.observation import Finding
+from komainu.core.policy import Policy
+from komainu.core.record import (
+    ClusterRecord,
+    DecisionRecord,
+    FindingRecord,
+    GateSeen,
+    History,
+    NodeRecord,
+    Person,
+)
 from komainu.core.situation import ClusterSituation, NodeSituation, Thought
 from komainu.core.wire import Batch, Hardware, Reply
 
@@ -195,3 +205,134 @@ class Store(Protocol):
     ) -> Sequence[Finding]: ...
 
     def verdict(self, key: NodeKey) -> NodeVerdict | None: ...
+
+
+# ── for the pages ────────────────────────────────────────────────────────────────────────────────
+
+
+class Ledger(Store, Protocol):
+    """The store as the pages read it. Blocking, like the rest of it."""
+
+    def clusters(self) -> Sequence[ClusterRecord]: ...
+
+    def node_records(self, cluster: ClusterName) -> Sequence[NodeRecord]:
+        """Every node an agent or the scheduler has named, in the order of names."""
+        ...
+
+    def node_record(self, key: NodeKey) -> NodeRecord | None: ...
+
+    def standings(self, cluster: ClusterName, now: datetime) -> Mapping[NodeName, Decision]:
+        """The standing decision of each node that is out by our doing."""
+        ...
+
+    def finding_records(
+        self,
+        cluster: ClusterName | None = None,
+        node: NodeName | None = None,
+        *,
+        code: str | None = None,
+        open_only: bool | None = None,
+        before: int | None = None,
+        limit: int = 100,
+    ) -> Sequence[FindingRecord]:
+        """Newest first."""
+        ...
+
+    def count_findings(
+        self,
+        cluster: ClusterName | None = None,
+        node: NodeName | None = None,
+        *,
+        code: str | None = None,
+        open_only: bool | None = None,
+    ) -> int: ...
+
+    def finding_record(self, finding: str) -> FindingRecord | None: ...
+
+    def decision_records(
+        self,
+        cluster: ClusterName | None = None,
+        node: NodeName | None = None,
+        *,
+        before: int | None = None,
+        limit: int = 100,
+    ) -> Sequence[DecisionRecord]:
+        """Newest first."""
+        ...
+
+    def decision_record(self, decision: str) -> DecisionRecord | None: ...
+
+    def history(self, key: NodeKey, limit: int) -> History: ...
+
+    def admitted(
+        self, cluster: ClusterName, node: NodeName | None = None
+    ) -> Mapping[NodeName, Sequence[GateSeen]]:
+        """Jobs the gates let in and whose end they have not yet seen."""
+        ...
+
+    def scheduler_jobs(self, cluster: ClusterName) -> Sequence[SchedulerJob]: ...
+
+    def changes(
+        self, after: int, *, cluster: ClusterName | None = None, limit: int = 500
+    ) -> Sequence[Changed]:
+        """The change feed after `after`, oldest first."""
+        ...
+
+    def last_seq(self) -> int: ...
+
+
+class Desk(Protocol):
+    """What a page gets of the server it is served by."""
+
+    @property
+    def ledger(self) -> Ledger: ...
+
+    @property
+    def policy(self) -> Policy: ...
+
+    @property
+    def lab(self) -> bool:
+        """Whether faults can be injected here."""
+        ...
+
+    @property
+    def clusters(self) -> Sequence[ClusterName]:
+        """The clusters this server watches."""
+        ...
+
+    def now(self) -> datetime: ...
+
+    async def aside(self, cluster: ClusterName, work: Callable[[], Any]) -> Any:
+        """Blocking work in a thread, one piece at a time per cluster: for whoever decides."""
+        ...
+
+    async def carry_out(self, cluster: ClusterName) -> None:
+        """Do what is decided and not yet done; returns when it was tried."""
+        ...
+
+    def told(self, keys: Collection[NodeKey]) -> None:
+        """New orders wait for these nodes: answer those that are listening."""
+        ...
+
+
+class Asked(msgspec.Struct, frozen=True, kw_only=True):
+    """What was asked of a page, by whom."""
+
+    person: Person
+    path: Mapping[str, str] = {}
+    query: Mapping[str, str] = {}
+    body: bytes = b""
+    accept: str = ""
+
+
+class Page(msgspec.Struct, frozen=True, kw_only=True):
+    """One route of a room: the server adds login, roles, limits and HTTP around it.
+
+    GET asks for the role viewer, POST for operator. `answer` returns a Struct (sent as JSON); a
+    plain function runs in a thread. It raises InputError (400), NotAllowed (403), KeyError (404).
+    """
+
+    method: str
+    path: str
+    """Starlette's spelling, under /api/v1: `/nodes/{cluster}/{node}`."""
+    answer: Callable[[Desk, Asked], object | Awaitable[object]]
