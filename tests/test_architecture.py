@@ -1,0 +1,93 @@
+"""ARCHITECTURE.md is true: its map is the tree, its arrows are the ones the linter enforces."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterator
+from configparser import ConfigParser
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+SOURCE = ROOT / "src" / "komainu"
+TEXT = (ROOT / "ARCHITECTURE.md").read_text("utf-8")
+THINKING = {"model", "detect", "decide", "learn"}
+STEPS = THINKING | {"collect", "act", "pages", "commands"}
+ROOMS = {"health", "quarantine", "inventory", "jobs"}
+
+
+def mapped() -> dict[str, set[str]]:
+    """Folder → what the map says is in it."""
+    rows = re.findall(r"^\| `([^`]+)` \| ([^|]*) \| [^|]* \|$", TEXT, flags=re.MULTILINE)
+    return {folder.strip("/"): set(re.findall(r"`([^`]+)`", files)) for folder, files in rows}
+
+
+def standing() -> dict[str, set[str]]:
+    """Folder → modules and subfolders that stand in it. Below the first level, only the top counts."""
+    found: dict[str, set[str]] = {"": set()}
+    for path in sorted(SOURCE.iterdir()):
+        if path.suffix == ".py" and path.stem not in {"__init__", "__main__"}:
+            found[""].add(path.name)
+        elif (path / "__init__.py").exists():
+            found[path.name] = set(contents(path))
+    return {folder or "komainu": files for folder, files in found.items()}
+
+
+def contents(folder: Path) -> Iterator[str]:
+    for path in folder.iterdir():
+        if path.suffix == ".py" and path.stem != "__init__":
+            yield path.name
+        elif path.is_dir() and path.name not in {"__pycache__", "node_modules"}:
+            yield path.name + "/"
+
+
+def test_the_map_is_the_tree() -> None:
+    assert mapped() == standing()
+
+
+def test_the_arrows_are_the_ones_enforced() -> None:
+    linter = ConfigParser()
+    linter.read(ROOT / ".importlinter")
+    layers = linter["importlinter:contract:arrows"]["layers"].replace("komainu.", "")
+    drawn = re.search(r"## Arrows.*?```text\n(.*?)```", TEXT, flags=re.DOTALL)
+    assert drawn is not None
+    assert drawn[1].split("\n") == [*layers.strip().split("\n"), ""]
+
+
+def test_rooms_hold_steps_and_nothing_else() -> None:
+    tree = standing()
+    for room in ROOMS:
+        extra = {name.removesuffix(".py").rstrip("/") for name in tree[room]} - STEPS
+        assert extra <= {"catalogue"}, f"{room} has files that are no step: {sorted(extra)}"
+
+
+def thinking_files() -> list[Path]:
+    return sorted(
+        path
+        for path in SOURCE.rglob("*.py")
+        if path.stem in THINKING or THINKING & set(path.parent.relative_to(SOURCE).parts)
+    )
+
+
+def test_there_are_thinking_files() -> None:
+    assert len(thinking_files()) >= 4
+
+
+@pytest.mark.parametrize("path", thinking_files(), ids=lambda path: str(path.relative_to(SOURCE)))
+def test_thinking_neither_opens_nor_prints(path: Path) -> None:
+    tree = ast.parse(path.read_text("utf-8"))
+    named = {node.id for node in ast.walk(tree) if isinstance(node, ast.Name)}
+    assert not named & {"open", "print", "input", "breakpoint", "exec", "eval", "__import__"}
+
+
+def test_no_file_has_outgrown_one_idea() -> None:
+    """450 lines is where to look for the seam; a file may be excused here, with its reason."""
+    excused: dict[str, str] = {}
+    long = {
+        str(path.relative_to(SOURCE))
+        for path in SOURCE.rglob("*.py")
+        if len(path.read_text("utf-8").splitlines()) > 450
+    }
+    assert long == set(excused)

@@ -1,0 +1,127 @@
+"""The documentation says what the code does, links to what exists, and asks nothing of the internet."""
+
+from __future__ import annotations
+
+import importlib
+import re
+import shutil
+import subprocess
+import sys
+from html.parser import HTMLParser
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+from tests import reference
+
+from komainu import cli
+
+ROOT = Path(__file__).parents[1]
+PAGES = sorted((ROOT / "docs").rglob("*.md")) + sorted(ROOT.glob("*.md"))
+LINK = re.compile(r"(?<!`)\[[^\]\n]*\]\(([^)\s]+)\)")
+
+
+@pytest.mark.parametrize("name", sorted(reference.PAGES))
+def test_the_reference_is_what_the_code_says(name: str) -> None:
+    """If not: python -m tests.reference."""
+    assert (reference.REFERENCE / name).read_text("utf-8") == reference.PAGES[name]()
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+def test_links_lead_somewhere(page: Path) -> None:
+    for target in LINK.findall(page.read_text("utf-8")):
+        if re.match(r"[a-z]+:", target):
+            continue
+        path, _, anchor = target.partition("#")
+        leads_to = (page.parent / path) if path else page
+        assert leads_to.exists(), f"{page.relative_to(ROOT)} links to {target}"
+        if anchor and leads_to.suffix == ".md":
+            headings = re.findall(r"^#+ (.*)$", leads_to.read_text("utf-8"), flags=re.MULTILINE)
+            assert anchor in {slug(heading) for heading in headings}, target
+
+
+def slug(heading: str) -> str:
+    """As Python-Markdown's toc makes it."""
+    plain = re.sub(r"[^\w\s-]", "", heading.replace("`", "")).strip().lower()
+    return re.sub(r"[-\s]+", "-", plain)
+
+
+def test_every_command_of_every_room_is_gathered() -> None:
+    """In both directions: nothing gathered that is not there, nothing there that is not gathered."""
+    source = ROOT / "src" / "komainu"
+    modules = [
+        ".".join(("komainu", *path.relative_to(source).with_suffix("").parts))
+        for path in sorted(source.rglob("commands.py"))
+    ]
+    offered = {
+        command.name: module
+        for module in [*modules, "komainu.demo"]
+        for command in importlib.import_module(module).COMMANDS
+    }
+    assert offered == cli.COMMANDS
+
+
+def test_a_typo_in_the_configuration_is_one_clear_line(tmp_path: Path) -> None:
+    bad = tmp_path / "komainu.toml"
+    bad.write_text("[server]\nlisten_on = 'x'\n", "utf-8")
+    done = CliRunner().invoke(cli.komainu, ["--config", str(bad), "nodes"])
+    assert done.exit_code == 2
+    assert "listen_on" in done.output
+    assert "Traceback" not in done.output
+
+
+def test_explain_starts_without_the_server_s_libraries() -> None:
+    """It runs in a pipe on a compute node, where only the agent's three packages exist."""
+    heavy = ("starlette", "uvicorn", "sqlalchemy", "httpx2", "alembic", "jinja2")
+    code = (
+        "import sys; from click.testing import CliRunner; from komainu import cli;"
+        "CliRunner().invoke(cli.komainu, ['explain'], input='x');"
+        f"print([name for name in {heavy!r} if name in sys.modules])"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "[]"
+
+
+def test_every_decision_is_listed_and_numbered_without_gaps() -> None:
+    folder = ROOT / "docs" / "decisions"
+    names = sorted(path.name for path in folder.glob("[0-9]*.md"))
+    assert [int(name[:3]) for name in names] == list(range(len(names)))
+    listed = re.findall(r"\(([0-9]{3}-[^)]+\.md)\)", (folder / "index.md").read_text("utf-8"))
+    assert listed == names
+
+
+class Outward(HTMLParser):
+    """Collects what a browser would fetch from another host while it shows a page."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.found: list[str] = []
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        given = dict(attrs)
+        fetched = {"script": "src", "img": "src", "iframe": "src", "source": "src", "link": "href"}
+        target = given.get(fetched.get(tag, ""), "") or ""
+        if tag == "link" and given.get("rel") in {"canonical", "prev", "next"}:
+            return
+        if re.match(r"(https?:)?//", target):
+            self.found.append(target)
+
+
+@pytest.mark.timeout(120)
+def test_the_built_site_fetches_nothing_from_elsewhere(tmp_path: Path) -> None:
+    shutil.copytree(ROOT / "docs", tmp_path / "docs")
+    shutil.copy(ROOT / "mkdocs.yml", tmp_path)
+    subprocess.run(
+        [Path(sys.executable).parent / "zensical", "build", "--clean"],
+        cwd=tmp_path,
+        check=True,
+        capture_output=True,
+    )
+    pages = sorted((tmp_path / "site").rglob("*.html"))
+    assert len(pages) > 10
+    for page in pages:
+        reader = Outward()
+        reader.feed(page.read_text("utf-8"))
+        assert reader.found == [], page.name
+    for style in (tmp_path / "site").rglob("*.css"):
+        assert not re.search(r"url\(['\"]?(https?:)?//", style.read_text("utf-8")), style.name
