@@ -178,7 +178,8 @@ class Store(Protocol):
     def remember(self, thought: Thought, now: datetime) -> None:
         """Keep decisions, held decisions, orders (numbering them), settled refusals, closed findings
         and the guard's state together. A decision whose id is already known is ignored, and so are
-        the orders that carry its id.
+        the orders that carry its id; except that a decision known as held which comes among
+        `decisions` is allowed from then on, in the words in which it comes.
         """
         ...
 

@@ -10,7 +10,7 @@ from datetime import datetime
 
 import msgspec
 
-from komainu.core.decision import Decision, Order
+from komainu.core.decision import Decision, Order, Outcome, Result
 from komainu.core.gate import GateRecord
 from komainu.core.names import ClusterName, JobId, NodeKey, NodeName
 from komainu.core.node import SchedulerNode
@@ -26,6 +26,8 @@ class Refusal(msgspec.Struct, frozen=True, kw_only=True):
     record: GateRecord
     held: bool = False
     """Whether the scheduler now holds that job because of a failed prolog."""
+    received: datetime | None = None
+    """When the server received it: our clock, where `at` is the node's."""
 
 
 class NodeSituation(msgspec.Struct, frozen=True, kw_only=True):
@@ -37,14 +39,24 @@ class NodeSituation(msgspec.Struct, frozen=True, kw_only=True):
     """Open: reported and not released."""
     standing: Decision | None = None
     """Our decision that keeps the node out now: the newest DRAIN or ADOPT allowed and not undone."""
+    standing_outcome: Outcome | None = None
+    """The newest outcome of `standing`; None while nothing has come of it yet."""
     held_back: Decision | None = None
     """A DRAIN the guard has held back and that has not expired."""
+    last_decision: str = ""
+    """Id of the newest DRAIN, ADOPT or RESUME about this node, held ones included, whatever became
+    of it. A new decision's id is made from it, so that a second attempt is not taken for a repeat."""
     scheduler: SchedulerNode | None = None
     """None: the scheduler does not know the node, or has not been read yet."""
+    scheduler_at: datetime | None = None
+    """When that view was kept (`mirror`'s now). An older view never counts against a newer act."""
     refusals: tuple[Refusal, ...] = ()
     """Not yet settled, oldest first."""
     advise_only: bool = False
     """Whether the node's last ADVISE_ONLY order says on."""
+    policy_ordered: str = ""
+    """`policy_version` of the newest POLICY order written for this node: the next policy is ordered
+    once, and delivered until it is taken."""
 
     @property
     def key(self) -> NodeKey:
@@ -70,6 +82,10 @@ class Held(msgspec.Struct, frozen=True, kw_only=True):
     decision: Decision
     limit: str
     """For a person: `8 of 8 nodes out (max_nodes)`."""
+    result: Result = Result.HELD
+    """How it is recorded: HELD by the guard, ADVISED when policy says advise only, FOREIGN while
+    someone else has the node out. In each case it is in `held_back` until it expires, is dropped, or
+    comes again as allowed."""
 
 
 class Guarded(msgspec.Struct, frozen=True, kw_only=True):
@@ -104,5 +120,7 @@ class Thought(msgspec.Struct, frozen=True, kw_only=True):
     settled: tuple[Settled, ...] = ()
     released: tuple[str, ...] = ()
     """Ids of findings a RESUME closes."""
+    dropped: tuple[str, ...] = ()
+    """Ids of held decisions that the present state no longer asks for: they end EXPIRED."""
     tripped: bool | None = None
     """The guard's new state; None leaves it."""
