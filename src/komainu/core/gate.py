@@ -20,11 +20,13 @@ from __future__ import annotations
 
 import enum
 import re
+from collections.abc import Mapping
 
 import msgspec
 
 from komainu.core.errors import InputError
 from komainu.core.node import NodePolicy, NodeVerdict, Phase
+from komainu.core.observation import Scalar
 from komainu.core.verdict import Verdict
 
 MAGIC = "komainu1"
@@ -148,3 +150,17 @@ def read_record(line: str) -> GateRecord:
         )
     except ValueError as error:
         raise InputError(f"gate record is garbled: {error} in {line[:100]!r}") from error
+
+
+def record_data(record: GateRecord) -> dict[str, Scalar]:
+    """A record as the data of an Observation of kind GATE; `gpus` as one comma-separated text."""
+    return {**msgspec.structs.asdict(record), "gpus": ",".join(record.gpus)}
+
+
+def record_of_data(data: Mapping[str, Scalar]) -> GateRecord:
+    """A record back from an Observation's data; raises InputError when it does not hold one."""
+    gpus = str(data.get("gpus") or "")
+    try:
+        return msgspec.convert({**data, "gpus": tuple(gpus.split(",")) if gpus else ()}, GateRecord)
+    except msgspec.ValidationError as error:
+        raise InputError(f"gate observation is garbled: {error} in {data!r:.200}") from error
