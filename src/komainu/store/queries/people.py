@@ -1,0 +1,128 @@
+"""Who may do what: accounts, sessions, and tokens. Secrets arrive here already hashed."""
+
+from __future__ import annotations
+
+from datetime import datetime
+
+from sqlalchemy import Connection, delete, insert, select, update
+
+from komainu.core.errors import InputError
+from komainu.core.names import ClusterName, NodeKey
+from komainu.core.record import Person
+from komainu.store.queries.feed import Writing
+from komainu.store.queries.inventory import ensure_cluster, ensure_node, set_node
+from komainu.store.tables import api_tokens, join_tokens, nodes, sessions, users
+
+
+def put_user(tx: Writing, name: str, role: str, password: str) -> None:
+    """Make an account, or give an existing one this role and password; its sessions end."""
+    tx.connection.execute(delete(sessions).where(sessions.c.user == name))
+    changed = tx.connection.execute(
+        update(users).where(users.c.name == name).values(role=role, password=password)
+    ).rowcount
+    if not changed:
+        tx.connection.execute(
+            insert(users).values(name=name, role=role, password=password, created=tx.now)
+        )
+
+
+def drop_user(tx: Writing, name: str) -> bool:
+    return tx.connection.execute(delete(users).where(users.c.name == name)).rowcount > 0
+
+
+def user_list(connection: Connection) -> list[Person]:
+    query = select(users.c.name, users.c.role).order_by(users.c.name)
+    return [Person(name=row.name, role=row.role) for row in connection.execute(query)]
+
+
+def password_of(connection: Connection, name: str) -> tuple[str, str] | None:
+    """(role, password hash), or None for nobody."""
+    row = connection.execute(
+        select(users.c.role, users.c.password).where(users.c.name == name)
+    ).first()
+    return None if row is None else (row.role, row.password)
+
+
+def open_session(tx: Writing, token: str, user: str, csrf: str, expires: datetime) -> None:
+    tx.connection.execute(delete(sessions).where(sessions.c.expires <= tx.now))
+    tx.connection.execute(
+        insert(sessions).values(token_hash=token, user=user, csrf=csrf, expires=expires)
+    )
+
+
+def close_session(tx: Writing, token: str) -> None:
+    tx.connection.execute(delete(sessions).where(sessions.c.token_hash == token))
+
+
+def by_session(connection: Connection, token: str, now: datetime) -> Person | None:
+    query = (
+        select(users.c.name, users.c.role, sessions.c.csrf)
+        .join(users, users.c.name == sessions.c.user)
+        .where(sessions.c.token_hash == token, sessions.c.expires > now)
+    )
+    row = connection.execute(query).first()
+    return None if row is None else Person(name=row.name, role=row.role, csrf=row.csrf)
+
+
+def put_api_token(tx: Writing, token: str, user: str, expires: datetime | None) -> None:
+    if password_of(tx.connection, user) is None:
+        raise InputError(
+            f"there is no account {user!r}. Make it first: komainu server user add {user} --role …"
+        )
+    tx.connection.execute(
+        insert(api_tokens).values(token_hash=token, user=user, created=tx.now, expires=expires)
+    )
+
+
+def drop_api_tokens(tx: Writing, user: str) -> int:
+    return tx.connection.execute(delete(api_tokens).where(api_tokens.c.user == user)).rowcount
+
+
+def by_api_token(connection: Connection, token: str, now: datetime) -> Person | None:
+    query = (
+        select(users.c.name, users.c.role, api_tokens.c.expires)
+        .join(users, users.c.name == api_tokens.c.user)
+        .where(api_tokens.c.token_hash == token)
+    )
+    row = connection.execute(query).first()
+    if row is None or (row.expires is not None and row.expires <= now):
+        return None
+    return Person(name=row.name, role=row.role)
+
+
+def put_join_token(
+    tx: Writing, token: str, cluster: ClusterName, uses: int, expires: datetime
+) -> None:
+    ensure_cluster(tx.connection, cluster)
+    tx.connection.execute(delete(join_tokens).where(join_tokens.c.expires <= tx.now))
+    tx.connection.execute(
+        insert(join_tokens).values(
+            token_hash=token, cluster=cluster, uses_left=uses, expires=expires
+        )
+    )
+
+
+def enrol(tx: Writing, join_token: str, key: NodeKey, node_token: str) -> bool:
+    """Use up one use of a join token for `key`; False when the token is not good for it."""
+    used = tx.connection.execute(
+        update(join_tokens)
+        .where(
+            join_tokens.c.token_hash == join_token,
+            join_tokens.c.cluster == key.cluster,
+            join_tokens.c.uses_left > 0,
+            join_tokens.c.expires > tx.now,
+        )
+        .values(uses_left=join_tokens.c.uses_left - 1)
+    ).rowcount
+    if not used:
+        return False
+    ensure_node(tx.connection, key)
+    set_node(tx.connection, key, token_hash=node_token)
+    return True
+
+
+def node_of_token(connection: Connection, token: str) -> NodeKey | None:
+    row = connection.execute(
+        select(nodes.c.cluster, nodes.c.node).where(nodes.c.token_hash == token)
+    ).first()
+    return None if row is None else NodeKey(row.cluster, row.node)

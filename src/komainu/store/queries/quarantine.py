@@ -1,0 +1,403 @@
+"""Decisions, their outcomes, and the orders that follow from them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from datetime import datetime
+from typing import Any
+
+import msgspec
+from sqlalchemy import ColumnElement, Connection, Row, and_, insert, or_, select, update
+
+from komainu.core.decision import FINAL, Action, Decision, Order, OrderKind, Outcome, Result
+from komainu.core.errors import StorageError
+from komainu.core.names import ClusterName, NodeKey, NodeName
+from komainu.core.node import NodePolicy
+from komainu.core.record import DecisionRecord
+from komainu.core.situation import Held, NodeOrder, Thought
+from komainu.store.queries.feed import Writing, checked_id
+from komainu.store.queries.health import chunks
+from komainu.store.queries.inventory import ensure_cluster, ensure_node, set_node
+from komainu.store.tables import clusters, decisions, nodes, orders, outcomes
+
+_encode = msgspec.json.Encoder(order="deterministic").encode
+_decision = msgspec.json.Decoder(Decision).decode
+_outcome = msgspec.json.Decoder(Outcome).decode
+_order = msgspec.json.Decoder(Order).decode
+TAKES_OUT = (Action.DRAIN.value, Action.ADOPT.value)
+
+
+# ── remembering ──────────────────────────────────────────────────────────────────────────────────
+
+
+def keep_decisions(tx: Writing, thought: Thought) -> set[str]:
+    """Keep what is new and return its ids: unknown decisions, and held ones the guard now allows."""
+    new: set[str] = set()
+    for decision in thought.decisions:
+        row = _find(tx.connection, checked_id("decision", decision.id))
+        if row is not None and (row.allowed or row.final):
+            continue
+        if row is None:
+            _insert(tx, decision, allowed=True, limit="")
+        else:
+            _allow(tx, decision)
+        new.add(decision.id)
+        _supersede(tx, decision)
+        tx.changed(decision.cluster, decision.node, "decision", decision.id)
+    for held in thought.held:
+        if _hold_back(tx, held):
+            new.add(held.decision.id)
+    return new
+
+
+def _find(connection: Connection, decision: str) -> Row[Any] | None:
+    return connection.execute(select(decisions).where(decisions.c.id == decision)).first()
+
+
+def _insert(tx: Writing, decision: Decision, *, allowed: bool, limit: str) -> None:
+    ensure_node(tx.connection, decision.key)
+    tx.connection.execute(
+        insert(decisions).values(
+            id=decision.id,
+            cluster=decision.cluster,
+            node=decision.node,
+            action=decision.action.value,
+            at=decision.at,
+            remembered=tx.now,
+            expires=decision.expires,
+            allowed=allowed,
+            allowed_at=tx.now if allowed else None,
+            guard_limit=limit,
+            final=False,
+            body=_encode(decision).decode(),
+        )
+    )
+
+
+def _allow(tx: Writing, decision: Decision) -> None:
+    """The guard lets a held decision pass: it takes its place among the newest."""
+    tx.connection.execute(
+        update(decisions)
+        .where(decisions.c.id == decision.id)
+        .values(
+            allowed=True,
+            allowed_at=tx.now,
+            guard_limit="",
+            at=decision.at,
+            expires=decision.expires,
+            body=_encode(decision).decode(),
+        )
+    )
+
+
+def _hold_back(tx: Writing, held: Held) -> bool:
+    """Whether the decision is new; one the guard has already let pass is not held after the fact."""
+    decision = held.decision
+    row = _find(tx.connection, checked_id("decision", decision.id))
+    if row is None:
+        _insert(tx, decision, allowed=False, limit=held.limit)
+    elif row.allowed or row.final or row.guard_limit == held.limit:
+        return False
+    else:
+        tx.connection.execute(
+            update(decisions).where(decisions.c.id == decision.id).values(guard_limit=held.limit)
+        )
+    tx.changed(decision.cluster, decision.node, "decision", decision.id)
+    return row is None
+
+
+def _supersede(tx: Writing, decision: Decision) -> None:
+    """End what `decision` makes stale on its node, so that it is never carried out after it."""
+    if decision.action not in {Action.DRAIN, Action.ADOPT, Action.RESUME}:
+        return
+    resume = decision.action is Action.RESUME
+    of_node = and_(
+        decisions.c.cluster == decision.cluster,
+        decisions.c.node == decision.node,
+        decisions.c.id != decision.id,
+    )
+    stale = TAKES_OUT if resume else (Action.RESUME.value,)
+    query = select(decisions).where(
+        of_node, decisions.c.action.in_(stale), decisions.c.final.is_(False)
+    )
+    for row in tx.connection.execute(query).all():
+        _conclude(tx, row, Result.EXPIRED, f"superseded by {decision.id}")
+    if resume:
+        tx.connection.execute(
+            update(decisions)
+            .where(of_node, decisions.c.action.in_(TAKES_OUT), decisions.c.undone_by.is_(None))
+            .values(undone_by=decision.id)
+        )
+
+
+def expire(tx: Writing, cluster: ClusterName) -> None:
+    """End what was not carried out in time: it is dropped, never replayed."""
+    query = select(decisions).where(
+        decisions.c.cluster == cluster,
+        decisions.c.final.is_(False),
+        decisions.c.expires <= tx.now,
+    )
+    for row in tx.connection.execute(query).all():
+        _conclude(tx, row, Result.EXPIRED, f"not carried out by {row.expires.isoformat()}")
+
+
+def _conclude(tx: Writing, row: Row[Any], result: Result, detail: str) -> None:
+    note(
+        tx,
+        Outcome(
+            decision=row.id,
+            cluster=row.cluster,
+            node=row.node,
+            result=result,
+            at=tx.now,
+            detail=detail,
+        ),
+    )
+
+
+def note(tx: Writing, outcome: Outcome) -> None:
+    """Keep an outcome; the same one again (a retry that failed the same way) only moves its time."""
+    row = _find(tx.connection, outcome.decision)
+    if row is None:
+        raise StorageError(
+            f"outcome {outcome.result} is of decision {outcome.decision}, which is not remembered: "
+            "decisions are remembered before anything is done"
+        )
+    query = select(outcomes).where(outcomes.c.decision == outcome.decision)
+    last = tx.connection.execute(query.order_by(outcomes.c.number.desc()).limit(1)).first()
+    body = _encode(outcome).decode()
+    if last is not None and _same(_outcome(last.body), outcome):
+        tx.connection.execute(
+            update(outcomes)
+            .where(outcomes.c.number == last.number)
+            .values(at=outcome.at, body=body)
+        )
+        return
+    tx.connection.execute(
+        insert(outcomes).values(
+            cluster=row.cluster,
+            decision=outcome.decision,
+            result=outcome.result.value,
+            at=outcome.at,
+            body=body,
+        )
+    )
+    tx.connection.execute(
+        update(decisions)
+        .where(decisions.c.id == outcome.decision)
+        .values(result=outcome.result.value, final=outcome.result in FINAL)
+    )
+    if outcome.result is Result.EXPIRED and row.action == Action.RESUME.value:
+        # The node was not resumed after all, so what it undid stands again.
+        tx.connection.execute(
+            update(decisions).where(decisions.c.undone_by == row.id).values(undone_by=None)
+        )
+    tx.changed(row.cluster, row.node, "outcome", outcome.decision)
+
+
+def _same(one: Outcome, other: Outcome) -> bool:
+    return one.result is other.result and one.detail == other.detail
+
+
+def keep_orders(tx: Writing, given: Sequence[NodeOrder], new: set[str]) -> None:
+    """Number and keep orders; those of a decision that was known before were given with it."""
+    fresh: dict[str, bool] = {}
+    for one in given:
+        decision = one.order.decision
+        if decision is not None and decision not in new:
+            if decision not in fresh:
+                fresh[decision] = _find(tx.connection, decision) is None
+            if not fresh[decision]:
+                continue
+        _append(tx, one.key, one.order)
+
+
+def _append(tx: Writing, key: NodeKey, order: Order) -> None:
+    number = ensure_node(tx.connection, key).last_order + 1
+    order = msgspec.structs.replace(order, number=number)
+    tx.connection.execute(
+        insert(orders).values(
+            cluster=key.cluster,
+            node=key.node,
+            number=number,
+            decision=order.decision,
+            body=_encode(order).decode(),
+        )
+    )
+    values: dict[str, object] = {"last_order": number}
+    if order.kind is OrderKind.ADVISE_ONLY:
+        values["advise_only"] = order.value == "on"
+    if order.kind is OrderKind.POLICY:
+        values["policy_told"] = order.policy_version
+    set_node(tx.connection, key, **values)
+    tx.changed(key.cluster, key.node, "order", str(number))
+
+
+def tell_policy(tx: Writing, key: NodeKey, policy: NodePolicy) -> bool:
+    """Order a node to take on `policy`, unless that was its last such order."""
+    if ensure_node(tx.connection, key).policy_told == policy.version:
+        return False
+    order = Order(
+        number=0,
+        kind=OrderKind.POLICY,
+        at=tx.now,
+        reason="policy",
+        value=_encode(policy).decode(),
+        policy_version=policy.version,
+    )
+    _append(tx, key, order)
+    return True
+
+
+def told_policy(connection: Connection, key: NodeKey) -> str:
+    query = select(nodes.c.policy_told).where(nodes.c.cluster == key.cluster)
+    return connection.execute(query.where(nodes.c.node == key.node)).scalar() or ""
+
+
+def set_tripped(tx: Writing, cluster: ClusterName, *, tripped: bool) -> None:
+    ensure_cluster(tx.connection, cluster)
+    row = tx.connection.execute(select(clusters).where(clusters.c.name == cluster)).one()
+    if (row.tripped_at is not None) != tripped:
+        tx.connection.execute(
+            update(clusters)
+            .where(clusters.c.name == cluster)
+            .values(tripped_at=tx.now if tripped else None)
+        )
+        tx.changed(cluster, "", "guard", "tripped" if tripped else "recovered")
+
+
+# ── asking ───────────────────────────────────────────────────────────────────────────────────────
+
+
+def _stands(now: datetime) -> ColumnElement[bool]:
+    """A DRAIN or ADOPT that keeps its node out: allowed, not undone, and done or still to be done."""
+    return and_(
+        decisions.c.action.in_(TAKES_OUT),
+        decisions.c.allowed.is_(True),
+        decisions.c.undone_by.is_(None),
+        or_(
+            decisions.c.result.in_([Result.DONE.value, Result.ALREADY.value]),
+            and_(decisions.c.final.is_(False), _not_expired(now)),
+        ),
+    )
+
+
+def _not_expired(now: datetime) -> ColumnElement[bool]:
+    return or_(decisions.c.expires.is_(None), decisions.c.expires > now)
+
+
+def standings(
+    connection: Connection, cluster: ClusterName, now: datetime, node: NodeName | None = None
+) -> Mapping[NodeName, Decision]:
+    """The newest standing decision of each node that is out by our doing."""
+    query = select(decisions.c.node, decisions.c.body).where(
+        decisions.c.cluster == cluster, _stands(now)
+    )
+    if node is not None:
+        query = query.where(decisions.c.node == node)
+    query = query.order_by(decisions.c.allowed_at, decisions.c.number)
+    return {row.node: _decision(row.body) for row in connection.execute(query)}
+
+
+def held_back(
+    connection: Connection, cluster: ClusterName, now: datetime, node: NodeName | None = None
+) -> Mapping[NodeName, Decision]:
+    query = select(decisions.c.node, decisions.c.body).where(
+        decisions.c.cluster == cluster,
+        decisions.c.action.in_(TAKES_OUT),
+        decisions.c.allowed.is_(False),
+        decisions.c.final.is_(False),
+        _not_expired(now),
+    )
+    if node is not None:
+        query = query.where(decisions.c.node == node)
+    query = query.order_by(decisions.c.number)
+    return {row.node: _decision(row.body) for row in connection.execute(query)}
+
+
+def removed_since(
+    connection: Connection, cluster: ClusterName, since: datetime
+) -> tuple[datetime, ...]:
+    """When the guard let a removal pass; one that came to nothing does not count."""
+    query = (
+        select(decisions.c.allowed_at)
+        .where(
+            decisions.c.cluster == cluster,
+            decisions.c.action.in_(TAKES_OUT),
+            decisions.c.allowed_at > since,
+            or_(
+                decisions.c.result.is_(None),
+                decisions.c.result.not_in([Result.FOREIGN.value, Result.EXPIRED.value]),
+            ),
+        )
+        .order_by(decisions.c.allowed_at)
+    )
+    return tuple(connection.execute(query).scalars())
+
+
+def to_do(connection: Connection, cluster: ClusterName, now: datetime) -> Sequence[Decision]:
+    query = (
+        select(decisions.c.body)
+        .where(
+            decisions.c.cluster == cluster,
+            decisions.c.allowed.is_(True),
+            decisions.c.final.is_(False),
+            _not_expired(now),
+        )
+        .order_by(decisions.c.allowed_at, decisions.c.number)
+    )
+    return [_decision(body) for body in connection.execute(query).scalars()]
+
+
+def orders_after(connection: Connection, key: NodeKey, number: int) -> Sequence[Order]:
+    query = select(orders.c.body).where(
+        orders.c.cluster == key.cluster, orders.c.node == key.node, orders.c.number > number
+    )
+    return [_order(body) for body in connection.execute(query.order_by(orders.c.number)).scalars()]
+
+
+def last_orders(connection: Connection, key: NodeKey, limit: int) -> Sequence[Order]:
+    query = select(orders.c.body).where(orders.c.cluster == key.cluster, orders.c.node == key.node)
+    query = query.order_by(orders.c.number.desc()).limit(limit)
+    return [_order(body) for body in connection.execute(query).scalars()]
+
+
+def records(
+    connection: Connection,
+    cluster: ClusterName | None,
+    node: NodeName | None,
+    before: int | None,
+    limit: int,
+) -> Sequence[DecisionRecord]:
+    query = select(decisions)
+    if cluster is not None:
+        query = query.where(decisions.c.cluster == cluster)
+    if node is not None:
+        query = query.where(decisions.c.node == node)
+    if before is not None:
+        query = query.where(decisions.c.number < before)
+    query = query.order_by(decisions.c.number.desc()).limit(limit)
+    return _records(connection, connection.execute(query).all())
+
+
+def record(connection: Connection, decision: str) -> DecisionRecord | None:
+    row = _find(connection, decision)
+    return None if row is None else _records(connection, [row])[0]
+
+
+def _records(connection: Connection, rows: Sequence[Row[Any]]) -> list[DecisionRecord]:
+    came: dict[str, list[Outcome]] = {}
+    for part in chunks([row.id for row in rows]):
+        query = select(outcomes).where(outcomes.c.decision.in_(part)).order_by(outcomes.c.number)
+        for row in connection.execute(query):
+            came.setdefault(row.decision, []).append(_outcome(row.body))
+    return [
+        DecisionRecord(
+            number=row.number,
+            decision=_decision(row.body),
+            allowed=row.allowed,
+            limit=row.guard_limit,
+            outcomes=tuple(came.get(row.id, ())),
+        )
+        for row in rows
+    ]
