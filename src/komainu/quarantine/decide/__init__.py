@@ -1,0 +1,192 @@
+"""What should happen: findings, refusals and the scheduler's view become decisions, guarded.
+
+    nodes.py    what one node needs            guard.py    whether there is room for it
+    adopt.py    our gate's refusals            orders.py   what the nodes are told
+    persons.py  what a person asks for         verdict.py  what a node says of itself (agent)
+
+Pure: the same situations give the same thought. `think` re-decides everything from the present
+state each time; nothing that was held back is ever replayed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import datetime
+
+import msgspec
+
+from komainu.core.decision import Action, Decision, Result
+from komainu.core.observation import Finding
+from komainu.core.policy import Policy
+from komainu.core.situation import (
+    ClusterSituation,
+    Guarded,
+    Held,
+    NodeOrder,
+    NodeSituation,
+    Refusal,
+    Settled,
+    Thought,
+)
+from komainu.quarantine.decide.adopt import (
+    adoption,
+    behind_the_drain,
+    jobs_to_release,
+    undoing,
+)
+from komainu.quarantine.decide.guard import guard
+from komainu.quarantine.decide.nodes import (
+    Proposal,
+    condemning,
+    out_by_others,
+    removal,
+    resumed_by_hand,
+)
+from komainu.quarantine.decide.orders import orders_for
+from komainu.quarantine.decide.persons import held_back_ids, hold, release
+
+__all__ = ["guard", "hold", "release", "think"]
+
+_BY_OTHERS = "someone else has the node out; left alone until they give it back"
+_ADVISED = "policy says advise only"
+
+
+class _Weighed(msgspec.Struct, frozen=True, kw_only=True):
+    """One node, thought about before the guard is asked."""
+
+    situation: NodeSituation
+    bad: tuple[Finding, ...] = ()
+    refusal: Refusal | None = None
+    """Ours, behind the drain the scheduler shows."""
+    wanted: Proposal | None = None
+    resumed: Decision | None = None
+    aside: Held | None = None
+    """Not for the guard to judge: advised only, or someone else has the node out."""
+
+
+class _Settlement(msgspec.Struct, frozen=True, kw_only=True):
+    """One node's share of the thought."""
+
+    decisions: tuple[Decision, ...] = ()
+    held: tuple[Held, ...] = ()
+    orders: tuple[NodeOrder, ...] = ()
+    settled: tuple[Settled, ...] = ()
+    released: tuple[str, ...] = ()
+    dropped: tuple[str, ...] = ()
+
+
+def think(
+    situations: Sequence[NodeSituation], whole: ClusterSituation, policy: Policy, now: datetime
+) -> Thought:
+    """Decide about `situations`, let the guard hold back what is too much, and order accordingly."""
+    unique = {situation.key: situation for situation in situations}
+    weighed = [_weigh(unique[key], policy, now) for key in sorted(unique)]
+    asked = [w.wanted for w in weighed if w.wanted is not None and w.aside is None]
+    guarded = guard(asked, whole, policy.guard, now)
+    parts = [_settle(w, guarded, policy, now) for w in weighed]
+    was_tripped = whole.tripped_at is not None
+    return Thought(
+        decisions=tuple(d for p in parts for d in p.decisions),
+        held=tuple(h for p in parts for h in p.held),
+        orders=tuple(o for p in parts for o in p.orders),
+        settled=tuple(s for p in parts for s in p.settled),
+        released=tuple(f for p in parts for f in p.released),
+        dropped=tuple(d for p in parts for d in p.dropped),
+        tripped=None if guarded.tripped == was_tripped else guarded.tripped,
+    )
+
+
+def _weigh(situation: NodeSituation, policy: Policy, now: datetime) -> _Weighed:
+    bad = condemning(situation, policy.for_node())
+    if resumed := resumed_by_hand(situation, policy, now):
+        return _Weighed(situation=situation, bad=bad, resumed=resumed)
+    refusal = behind_the_drain(situation)
+    drain = removal(situation, bad, policy, now)
+    wanted = drain
+    if refusal is not None:
+        adopt = adoption(situation, refusal, bad, policy, now)
+        standing = situation.standing
+        taken = adopt is not None and standing is not None and standing.id == adopt.decision.id
+        wanted = drain if taken else adopt
+    if policy.advise_only and situation.standing is None:
+        wanted = None
+    return _Weighed(
+        situation=situation,
+        bad=bad,
+        refusal=refusal,
+        wanted=wanted,
+        aside=_aside(situation, drain, refusal, policy),
+    )
+
+
+def _aside(
+    situation: NodeSituation, drain: Proposal | None, refusal: Refusal | None, policy: Policy
+) -> Held | None:
+    """What is recorded and not done, and not for want of room. A standing decision is not undone by
+    it: it was allowed when it was made.
+    """
+    if drain is None or situation.standing is not None:
+        return None
+    if policy.advise_only:
+        return Held(decision=drain.decision, limit=_ADVISED, result=Result.ADVISED)
+    if refusal is None and out_by_others(situation):
+        return Held(decision=drain.decision, limit=_BY_OTHERS, result=Result.FOREIGN)
+    return None
+
+
+def _settle(weighed: _Weighed, guarded: Guarded, policy: Policy, now: datetime) -> _Settlement:
+    situation = weighed.situation
+    allowed = tuple(d for d in guarded.allowed if d.key == situation.key)
+    held = tuple(h for h in guarded.held if h.decision.key == situation.key)
+    if weighed.resumed is not None:
+        allowed = (weighed.resumed,)
+    if undone := _undone(weighed, allowed, held, policy, now):
+        allowed = (undone,)
+    jobs, settled = jobs_to_release(situation, policy, now)
+    kept = (weighed.aside,) if weighed.aside else _as_drains(weighed, held, policy, now)
+    known = {d.id for d in allowed} | {h.decision.id for h in kept}
+    orders = orders_for(situation, allowed, policy, now, tripped=guarded.tripped)
+    return _Settlement(
+        decisions=(*allowed, *jobs),
+        held=kept,
+        orders=tuple(orders),
+        settled=tuple(settled),
+        released=weighed.resumed.findings if weighed.resumed else (),
+        dropped=tuple(i for i in held_back_ids(situation) if i not in known),
+    )
+
+
+def _undone(
+    weighed: _Weighed,
+    allowed: tuple[Decision, ...],
+    held: tuple[Held, ...],
+    policy: Policy,
+    now: datetime,
+) -> Decision | None:
+    """The RESUME of a drain Slurm made of our refusal, when it cannot or need not become ours."""
+    situation, refusal = weighed.situation, weighed.refusal
+    if refusal is None or situation.standing is not None or allowed:
+        return None
+    if policy.advise_only:
+        why = _ADVISED
+    elif held:
+        why = held[0].limit
+    else:
+        why = "nothing speaks against the node any more"
+    return undoing(situation, refusal, why, policy, now)
+
+
+def _as_drains(
+    weighed: _Weighed, held: tuple[Held, ...], policy: Policy, now: datetime
+) -> tuple[Held, ...]:
+    """What the guard held back, as it would be done later: an adoption as the drain it stands for,
+    since the drain Slurm made is being undone.
+    """
+    drain = removal(weighed.situation, weighed.bad, policy, now)
+    return tuple(
+        msgspec.structs.replace(h, decision=drain.decision)
+        if h.decision.action is Action.ADOPT and drain is not None
+        else h
+        for h in held
+        if h.decision.action is not Action.ADOPT or drain is not None
+    )
