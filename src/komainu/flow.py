@@ -71,6 +71,7 @@ def consider(centre: Centre, nodes: Sequence[NodeKey], now: datetime) -> Thought
     situations = [store.situation(key, now) for key in nodes]
     whole = store.cluster_situation(centre.cluster, now, policy.guard.window_s)
     thought = centre.rooms.think(situations, whole, policy, now)
+    thought = msgspec.structs.replace(thought, cluster=centre.cluster)
     store.remember(thought, now)
     return thought
 

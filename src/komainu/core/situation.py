@@ -124,3 +124,5 @@ class Thought(msgspec.Struct, frozen=True, kw_only=True):
     """Ids of held decisions that the present state no longer asks for: they end EXPIRED."""
     tripped: bool | None = None
     """The guard's new state; None leaves it."""
+    cluster: ClusterName | None = None
+    """Whose thought it is (`flow.consider` fills it in): a recovered guard names no node."""

@@ -17,7 +17,7 @@ from sqlalchemy.exc import SQLAlchemyError
 from komainu.core.decision import Action, Decision, Order, Outcome
 from komainu.core.errors import InputError, StorageError
 from komainu.core.names import ClusterName, NodeKey, NodeName
-from komainu.core.node import NodePolicy, NodeVerdict, SchedulerJob, SchedulerNode
+from komainu.core.node import NodeVerdict, SchedulerJob, SchedulerNode
 from komainu.core.observation import Finding
 from komainu.core.record import (
     ClusterRecord,
@@ -97,21 +97,21 @@ class SqlStore(Accounts):
 
     def situation(self, key: NodeKey, now: datetime) -> NodeSituation:
         with self._reading() as connection:
-            node = inventory.node_record(connection, key)
-            standing = quarantine.standings(connection, key.cluster, now, key.node)
             held = quarantine.held_back(connection, key.cluster, now, key.node)
-            return NodeSituation(
+            standing, outcome = quarantine.standing(connection, key)
+            situation = NodeSituation(
                 cluster=key.cluster,
                 node=key.node,
                 findings=tuple(
                     health.plain_findings(connection, key.cluster, key.node, open_only=True)
                 ),
-                standing=standing.get(key.node),
+                standing=standing,
+                standing_outcome=outcome,
                 held_back=held.get(key.node),
-                scheduler=node.scheduler if node else None,
+                last_decision=quarantine.last_decision(connection, key),
                 refusals=gate.refusals(connection, key),
-                advise_only=node.advise_only if node else False,
             )
+            return inventory.placed(connection, situation)
 
     def cluster_situation(
         self, cluster: ClusterName, now: datetime, window_s: int
@@ -140,9 +140,10 @@ class SqlStore(Accounts):
         return [NodeKey(cluster, name) for name in sorted(names)]
 
     def remember(self, thought: Thought, now: datetime) -> None:
-        if thought == Thought():
+        if thought == Thought(cluster=thought.cluster):
             return
         with self._writing(now) as tx:
+            quarantine.drop(tx, thought.dropped)
             new = quarantine.keep_decisions(tx, thought)
             quarantine.keep_orders(tx, thought.orders, new)
             gate.settle(tx, thought.settled)
@@ -298,14 +299,6 @@ class SqlStore(Accounts):
 
     # ── for the server ───────────────────────────────────────────────────────────────────────────
 
-    def tell_policy(self, key: NodeKey, policy: NodePolicy, now: datetime) -> bool:
-        """Order a node to take on `policy` if its last such order was another; whether it was."""
-        with self._reading() as connection:
-            if quarantine.told_policy(connection, key) == policy.version:
-                return False
-        with self._writing(now) as tx:
-            return quarantine.tell_policy(tx, key, policy)
-
     def scheduler_failed(self, cluster: ClusterName, why: str, now: datetime) -> None:
         """The scheduler could not be read: shown on the cluster until it can."""
         with self._writing(now) as tx:
@@ -335,7 +328,8 @@ def _mirror(
 def _clusters_of(thought: Thought) -> set[ClusterName]:
     named = {decision.cluster for decision in thought.decisions}
     named |= {held.decision.cluster for held in thought.held}
-    return named | {order.key.cluster for order in thought.orders}
+    named |= {order.key.cluster for order in thought.orders}
+    return named if thought.cluster is None else {thought.cluster}
 
 
 def _failed(did: str, error: SQLAlchemyError) -> StorageError:

@@ -9,7 +9,8 @@ import msgspec
 import structlog
 from sqlalchemy import Connection, Row, insert, select, update
 
-from komainu.core.gate import GateRecord
+from komainu.core.errors import InputError
+from komainu.core.gate import GateRecord, record_of_data
 from komainu.core.names import ClusterName, NodeKey, NodeName
 from komainu.core.node import HELD_BY_PROLOG, SchedulerJob
 from komainu.core.observation import Observation, ObservationKind
@@ -27,9 +28,10 @@ def keep(tx: Writing, key: NodeKey, new: Sequence[Observation]) -> None:
     """Keep what the gate answered, in the order it answered."""
     spoken = sorted((o for o in new if o.kind is ObservationKind.GATE), key=lambda o: o.at)
     for observation in spoken:
-        record = _read(observation)
-        if record is None:
-            log.warning("gate_record_refused", node=str(key), observation=observation.id)
+        try:
+            record = record_of_data(observation.data)
+        except InputError as error:
+            log.warning("gate_record_refused", node=str(key), why=str(error))
             continue
         tx.connection.execute(
             insert(gate).values(
@@ -45,18 +47,6 @@ def keep(tx: Writing, key: NodeKey, new: Sequence[Observation]) -> None:
             )
         )
         tx.changed(key.cluster, key.node, "job", plain(record.job, 64))
-
-
-def _read(observation: Observation) -> GateRecord | None:
-    """The record in an observation's data; `gpus` is a comma-separated word there."""
-    fields: dict[str, object] = dict(observation.data)
-    gpus = fields.get("gpus")
-    if gpus is None or isinstance(gpus, str):
-        fields["gpus"] = tuple(word for word in (gpus or "").split(",") if word not in {"", "-"})
-    try:
-        return msgspec.convert(fields, GateRecord)
-    except msgspec.ValidationError:
-        return None
 
 
 def _state(tx: Writing, key: NodeKey, record: GateRecord) -> str:
@@ -89,7 +79,13 @@ def _of(key: NodeKey) -> tuple[Any, ...]:
 def refusals(connection: Connection, key: NodeKey) -> tuple[Refusal, ...]:
     query = select(gate).where(*_of(key), gate.c.state == "refused").order_by(gate.c.number)
     return tuple(
-        Refusal(observation=row.observation, at=row.at, record=_record(row.body), held=row.held)
+        Refusal(
+            observation=row.observation,
+            at=row.at,
+            record=_record(row.body),
+            held=row.held,
+            received=row.received,
+        )
         for row in connection.execute(query)
     )
 

@@ -167,7 +167,8 @@ def _records(connection: Connection, rows: Sequence[Row[Any]]) -> list[FindingRe
     folded: dict[str, int] = {}
     for part in chunks([row.id for row in rows]):
         query = select(findings.c.cause, func.count()).where(findings.c.cause.in_(part))
-        folded.update({c: n for c, n in connection.execute(query.group_by(findings.c.cause))})
+        for row in connection.execute(query.group_by(findings.c.cause)):
+            folded[row[0]] = row[1]
     return [
         FindingRecord(
             number=row.number,

@@ -13,6 +13,7 @@ from komainu.core.names import ClusterName, NodeKey, NodeName, stable_id
 from komainu.core.node import NodeVerdict, SchedulerNode
 from komainu.core.observation import Observation, ObservationKind
 from komainu.core.record import ClusterRecord, NodeRecord
+from komainu.core.situation import NodeSituation
 from komainu.core.wire import Batch, Hardware
 from komainu.store.queries.feed import Writing, plain
 from komainu.store.tables import clusters, nodes, observations
@@ -91,29 +92,40 @@ def node_record(connection: Connection, key: NodeKey) -> NodeRecord | None:
     return None if row is None else _record(row)
 
 
-def scheduler_view(row: Row[Any]) -> SchedulerNode | None:
-    return _scheduler(row.scheduler) if row.scheduler else None
-
-
-def verdict_of(row: Row[Any]) -> NodeVerdict | None:
-    return _verdict(row.verdict) if row.verdict else None
-
-
 def _record(row: Row[Any]) -> NodeRecord:
     return NodeRecord(
         cluster=row.cluster,
         node=row.node,
         rack=row.rack,
         hardware=_hardware(row.hardware) if row.hardware else None,
-        verdict=verdict_of(row),
+        verdict=_verdict(row.verdict) if row.verdict else None,
         verdict_since=row.verdict_since,
         seen=row.seen,
-        scheduler=scheduler_view(row),
+        scheduler=_scheduler(row.scheduler) if row.scheduler else None,
         agent_version=row.agent_version,
         boot_id=row.boot_id,
         policy_seen=row.policy_seen,
         advise_only=row.advise_only,
         dropped_debug=row.dropped_debug,
+    )
+
+
+def placed(connection: Connection, situation: NodeSituation) -> NodeSituation:
+    """`situation` with what the scheduler shows of its node and what the node was last told."""
+    row = connection.execute(
+        select(nodes, clusters.c.scheduler_seen)
+        .join(clusters, clusters.c.name == nodes.c.cluster)
+        .where(nodes.c.cluster == situation.cluster, nodes.c.node == situation.node)
+    ).first()
+    if row is None:
+        return situation
+    view = _scheduler(row.scheduler) if row.scheduler else None
+    return msgspec.structs.replace(
+        situation,
+        scheduler=view,
+        scheduler_at=row.scheduler_seen if view else None,
+        advise_only=row.advise_only,
+        policy_ordered=row.policy_told,
     )
 
 

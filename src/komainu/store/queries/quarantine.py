@@ -12,13 +12,12 @@ from sqlalchemy import ColumnElement, Connection, Row, and_, insert, or_, select
 from komainu.core.decision import FINAL, Action, Decision, Order, OrderKind, Outcome, Result
 from komainu.core.errors import StorageError
 from komainu.core.names import ClusterName, NodeKey, NodeName
-from komainu.core.node import NodePolicy
 from komainu.core.record import DecisionRecord
 from komainu.core.situation import Held, NodeOrder, Thought
 from komainu.store.queries.feed import Writing, checked_id
 from komainu.store.queries.health import chunks
 from komainu.store.queries.inventory import ensure_cluster, ensure_node, set_node
-from komainu.store.tables import clusters, decisions, nodes, orders, outcomes
+from komainu.store.tables import clusters, decisions, orders, outcomes
 
 _encode = msgspec.json.Encoder(order="deterministic").encode
 _decision = msgspec.json.Decoder(Decision).decode
@@ -83,6 +82,7 @@ def _allow(tx: Writing, decision: Decision) -> None:
             allowed=True,
             allowed_at=tx.now,
             guard_limit="",
+            result=None,
             at=decision.at,
             expires=decision.expires,
             body=_encode(decision).decode(),
@@ -96,13 +96,22 @@ def _hold_back(tx: Writing, held: Held) -> bool:
     row = _find(tx.connection, checked_id("decision", decision.id))
     if row is None:
         _insert(tx, decision, allowed=False, limit=held.limit)
-    elif row.allowed or row.final or row.guard_limit == held.limit:
+    elif row.allowed or row.final:
         return False
-    else:
+    outcome = Outcome(
+        decision=decision.id,
+        cluster=decision.cluster,
+        node=decision.node,
+        result=held.result,
+        at=tx.now,
+        detail=held.limit,
+    )
+    if row is None or (row.guard_limit, row.result) != (held.limit, held.result.value):
+        note(tx, outcome, final=False)
         tx.connection.execute(
             update(decisions).where(decisions.c.id == decision.id).values(guard_limit=held.limit)
         )
-    tx.changed(decision.cluster, decision.node, "decision", decision.id)
+        tx.changed(decision.cluster, decision.node, "decision", decision.id)
     return row is None
 
 
@@ -155,8 +164,22 @@ def _conclude(tx: Writing, row: Row[Any], result: Result, detail: str) -> None:
     )
 
 
-def note(tx: Writing, outcome: Outcome) -> None:
-    """Keep an outcome; the same one again (a retry that failed the same way) only moves its time."""
+def drop(tx: Writing, ids: Sequence[str]) -> None:
+    """End held decisions that the present state no longer asks for."""
+    for part in chunks(ids):
+        query = select(decisions).where(
+            decisions.c.id.in_(part),
+            decisions.c.allowed.is_(False),
+            decisions.c.final.is_(False),
+        )
+        for row in tx.connection.execute(query).all():
+            _conclude(tx, row, Result.EXPIRED, "no longer called for")
+
+
+def note(tx: Writing, outcome: Outcome, *, final: bool | None = None) -> None:
+    """Keep an outcome; the same one again (a retry that failed the same way) only moves its time.
+    `final` overrides what the result says: a decision held back is never final.
+    """
     row = _find(tx.connection, outcome.decision)
     if row is None:
         raise StorageError(
@@ -185,7 +208,10 @@ def note(tx: Writing, outcome: Outcome) -> None:
     tx.connection.execute(
         update(decisions)
         .where(decisions.c.id == outcome.decision)
-        .values(result=outcome.result.value, final=outcome.result in FINAL)
+        .values(
+            result=outcome.result.value,
+            final=outcome.result in FINAL if final is None else final,
+        )
     )
     if outcome.result is Result.EXPIRED and row.action == Action.RESUME.value:
         # The node was not resumed after all, so what it undid stands again.
@@ -233,27 +259,6 @@ def _append(tx: Writing, key: NodeKey, order: Order) -> None:
     tx.changed(key.cluster, key.node, "order", str(number))
 
 
-def tell_policy(tx: Writing, key: NodeKey, policy: NodePolicy) -> bool:
-    """Order a node to take on `policy`, unless that was its last such order."""
-    if ensure_node(tx.connection, key).policy_told == policy.version:
-        return False
-    order = Order(
-        number=0,
-        kind=OrderKind.POLICY,
-        at=tx.now,
-        reason="policy",
-        value=_encode(policy).decode(),
-        policy_version=policy.version,
-    )
-    _append(tx, key, order)
-    return True
-
-
-def told_policy(connection: Connection, key: NodeKey) -> str:
-    query = select(nodes.c.policy_told).where(nodes.c.cluster == key.cluster)
-    return connection.execute(query.where(nodes.c.node == key.node)).scalar() or ""
-
-
 def set_tripped(tx: Writing, cluster: ClusterName, *, tripped: bool) -> None:
     ensure_cluster(tx.connection, cluster)
     row = tx.connection.execute(select(clusters).where(clusters.c.name == cluster)).one()
@@ -269,16 +274,19 @@ def set_tripped(tx: Writing, cluster: ClusterName, *, tripped: bool) -> None:
 # ── asking ───────────────────────────────────────────────────────────────────────────────────────
 
 
-def _stands(now: datetime) -> ColumnElement[bool]:
-    """A DRAIN or ADOPT that keeps its node out: allowed, not undone, and done or still to be done."""
-    return and_(
-        decisions.c.action.in_(TAKES_OUT),
-        decisions.c.allowed.is_(True),
-        decisions.c.undone_by.is_(None),
-        or_(
-            decisions.c.result.in_([Result.DONE.value, Result.ALREADY.value]),
-            and_(decisions.c.final.is_(False), _not_expired(now)),
-        ),
+_NOT_UNDONE = and_(
+    decisions.c.action.in_(TAKES_OUT),
+    decisions.c.allowed.is_(True),
+    decisions.c.undone_by.is_(None),
+)
+"""A DRAIN or ADOPT that stands, whatever came of it."""
+
+
+def _keeps_out(now: datetime) -> ColumnElement[bool]:
+    """Whether a standing decision keeps its node out by our doing: done, or still to be done."""
+    return or_(
+        decisions.c.result.in_([Result.DONE.value, Result.ALREADY.value]),
+        and_(decisions.c.final.is_(False), _not_expired(now)),
     )
 
 
@@ -287,16 +295,51 @@ def _not_expired(now: datetime) -> ColumnElement[bool]:
 
 
 def standings(
-    connection: Connection, cluster: ClusterName, now: datetime, node: NodeName | None = None
+    connection: Connection, cluster: ClusterName, now: datetime
 ) -> Mapping[NodeName, Decision]:
-    """The newest standing decision of each node that is out by our doing."""
-    query = select(decisions.c.node, decisions.c.body).where(
-        decisions.c.cluster == cluster, _stands(now)
+    """The newest decision that keeps it out, of each node that is out by our doing."""
+    query = (
+        select(decisions.c.node, decisions.c.body)
+        .where(decisions.c.cluster == cluster, _NOT_UNDONE, _keeps_out(now))
+        .order_by(decisions.c.allowed_at, decisions.c.number)
     )
-    if node is not None:
-        query = query.where(decisions.c.node == node)
-    query = query.order_by(decisions.c.allowed_at, decisions.c.number)
     return {row.node: _decision(row.body) for row in connection.execute(query)}
+
+
+def standing(connection: Connection, key: NodeKey) -> tuple[Decision | None, Outcome | None]:
+    """The newest allowed and not undone decision to take a node out, and the newest outcome of it:
+    also one that came to nothing, so that deciding can try again.
+    """
+    row = connection.execute(
+        select(decisions)
+        .where(*_of(key), _NOT_UNDONE)
+        .order_by(decisions.c.allowed_at.desc(), decisions.c.number.desc())
+        .limit(1)
+    ).first()
+    if row is None:
+        return None, None
+    # Outcomes from the time it was held back are not what came of doing it.
+    query = (
+        select(outcomes.c.body)
+        .where(outcomes.c.decision == row.id, outcomes.c.result == row.result)
+        .order_by(outcomes.c.number.desc())
+    )
+    body = connection.execute(query.limit(1)).scalar()
+    return _decision(row.body), None if body is None else _outcome(body)
+
+
+def last_decision(connection: Connection, key: NodeKey) -> str:
+    """Id of the newest decision to take the node out or give it back, whatever became of it."""
+    query = (
+        select(decisions.c.id)
+        .where(*_of(key), decisions.c.action != Action.RELEASE_JOB.value)
+        .order_by(decisions.c.number.desc())
+    )
+    return connection.execute(query.limit(1)).scalar() or ""
+
+
+def _of(key: NodeKey) -> tuple[ColumnElement[bool], ...]:
+    return decisions.c.cluster == key.cluster, decisions.c.node == key.node
 
 
 def held_back(
