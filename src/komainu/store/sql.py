@@ -32,7 +32,7 @@ from komainu.core.wire import Batch
 from komainu.ports import Changed, Received
 from komainu.store.accounts import Accounts
 from komainu.store.connect import connect
-from komainu.store.queries import feed, gate, health, inventory, jobs, quarantine
+from komainu.store.queries import feed, gate, health, inventory, jobs, quarantine, remember
 from komainu.store.queries.feed import Writing
 
 
@@ -143,15 +143,15 @@ class SqlStore(Accounts):
         if thought == Thought(cluster=thought.cluster):
             return
         with self._writing(now) as tx:
-            quarantine.drop(tx, thought.dropped)
-            new = quarantine.keep_decisions(tx, thought)
-            quarantine.keep_orders(tx, thought.orders, new)
+            remember.drop(tx, thought.dropped)
+            new = remember.keep_decisions(tx, thought)
+            remember.keep_orders(tx, thought.orders, new)
             gate.settle(tx, thought.settled)
             by = {d.key: d.id for d in thought.decisions if d.action is Action.RESUME}
             health.close_findings(tx, thought.released, by)
             if thought.tripped is not None:
                 for cluster in _clusters_of(thought):
-                    quarantine.set_tripped(tx, cluster, tripped=thought.tripped)
+                    remember.set_tripped(tx, cluster, tripped=thought.tripped)
 
     def to_do(self, cluster: ClusterName, now: datetime) -> Sequence[Decision]:
         with self._reading() as connection:
@@ -162,7 +162,7 @@ class SqlStore(Accounts):
             return
         with self._writing(max(outcome.at for outcome in outcomes)) as tx:
             for outcome in outcomes:
-                quarantine.note(tx, outcome)
+                remember.note(tx, outcome)
 
     def orders_after(self, key: NodeKey, number: int) -> Sequence[Order]:
         with self._reading() as connection:
@@ -322,7 +322,7 @@ def _mirror(
     inventory.mirror_nodes(tx, cluster, seen)
     jobs.mirror(tx, cluster, queue)
     gate.mark_held(tx, cluster, queue)
-    quarantine.expire(tx, cluster)
+    remember.expire(tx, cluster)
 
 
 def _clusters_of(thought: Thought) -> set[ClusterName]:

@@ -1,4 +1,4 @@
-"""Decisions, their outcomes, and the orders that follow from them."""
+"""Asking what was decided, what came of it, and what the nodes were told (written in remember.py)."""
 
 from __future__ import annotations
 
@@ -7,271 +7,18 @@ from datetime import datetime
 from typing import Any
 
 import msgspec
-from sqlalchemy import ColumnElement, Connection, Row, and_, insert, or_, select, update
+from sqlalchemy import ColumnElement, Connection, Row, and_, or_, select
 
-from komainu.core.decision import FINAL, Action, Decision, Order, OrderKind, Outcome, Result
-from komainu.core.errors import StorageError
+from komainu.core.decision import Action, Decision, Order, Outcome, Result
 from komainu.core.names import ClusterName, NodeKey, NodeName
 from komainu.core.record import DecisionRecord
-from komainu.core.situation import Held, NodeOrder, Thought
-from komainu.store.queries.feed import Writing, checked_id
 from komainu.store.queries.health import chunks
-from komainu.store.queries.inventory import ensure_cluster, ensure_node, set_node
-from komainu.store.tables import clusters, decisions, orders, outcomes
+from komainu.store.tables import decisions, orders, outcomes
 
-_encode = msgspec.json.Encoder(order="deterministic").encode
 _decision = msgspec.json.Decoder(Decision).decode
 _outcome = msgspec.json.Decoder(Outcome).decode
 _order = msgspec.json.Decoder(Order).decode
 TAKES_OUT = (Action.DRAIN.value, Action.ADOPT.value)
-
-
-# ── remembering ──────────────────────────────────────────────────────────────────────────────────
-
-
-def keep_decisions(tx: Writing, thought: Thought) -> set[str]:
-    """Keep what is new and return its ids: unknown decisions, and held ones the guard now allows."""
-    new: set[str] = set()
-    for decision in thought.decisions:
-        row = _find(tx.connection, checked_id("decision", decision.id))
-        if row is not None and (row.allowed or row.final):
-            continue
-        if row is None:
-            _insert(tx, decision, allowed=True, limit="")
-        else:
-            _allow(tx, decision)
-        new.add(decision.id)
-        _supersede(tx, decision)
-        tx.changed(decision.cluster, decision.node, "decision", decision.id)
-    for held in thought.held:
-        if _hold_back(tx, held):
-            new.add(held.decision.id)
-    return new
-
-
-def _find(connection: Connection, decision: str) -> Row[Any] | None:
-    return connection.execute(select(decisions).where(decisions.c.id == decision)).first()
-
-
-def _insert(tx: Writing, decision: Decision, *, allowed: bool, limit: str) -> None:
-    ensure_node(tx.connection, decision.key)
-    tx.connection.execute(
-        insert(decisions).values(
-            id=decision.id,
-            cluster=decision.cluster,
-            node=decision.node,
-            action=decision.action.value,
-            at=decision.at,
-            remembered=tx.now,
-            expires=decision.expires,
-            allowed=allowed,
-            allowed_at=tx.now if allowed else None,
-            guard_limit=limit,
-            final=False,
-            body=_encode(decision).decode(),
-        )
-    )
-
-
-def _allow(tx: Writing, decision: Decision) -> None:
-    """The guard lets a held decision pass: it takes its place among the newest."""
-    tx.connection.execute(
-        update(decisions)
-        .where(decisions.c.id == decision.id)
-        .values(
-            allowed=True,
-            allowed_at=tx.now,
-            guard_limit="",
-            result=None,
-            at=decision.at,
-            expires=decision.expires,
-            body=_encode(decision).decode(),
-        )
-    )
-
-
-def _hold_back(tx: Writing, held: Held) -> bool:
-    """Whether the decision is new; one the guard has already let pass is not held after the fact."""
-    decision = held.decision
-    row = _find(tx.connection, checked_id("decision", decision.id))
-    if row is None:
-        _insert(tx, decision, allowed=False, limit=held.limit)
-    elif row.allowed or row.final:
-        return False
-    outcome = Outcome(
-        decision=decision.id,
-        cluster=decision.cluster,
-        node=decision.node,
-        result=held.result,
-        at=tx.now,
-        detail=held.limit,
-    )
-    if row is None or (row.guard_limit, row.result) != (held.limit, held.result.value):
-        note(tx, outcome, final=False)
-        tx.connection.execute(
-            update(decisions).where(decisions.c.id == decision.id).values(guard_limit=held.limit)
-        )
-        tx.changed(decision.cluster, decision.node, "decision", decision.id)
-    return row is None
-
-
-def _supersede(tx: Writing, decision: Decision) -> None:
-    """End what `decision` makes stale on its node, so that it is never carried out after it."""
-    if decision.action not in {Action.DRAIN, Action.ADOPT, Action.RESUME}:
-        return
-    resume = decision.action is Action.RESUME
-    of_node = and_(
-        decisions.c.cluster == decision.cluster,
-        decisions.c.node == decision.node,
-        decisions.c.id != decision.id,
-    )
-    stale = TAKES_OUT if resume else (Action.RESUME.value,)
-    query = select(decisions).where(
-        of_node, decisions.c.action.in_(stale), decisions.c.final.is_(False)
-    )
-    for row in tx.connection.execute(query).all():
-        _conclude(tx, row, Result.EXPIRED, f"superseded by {decision.id}")
-    if resume:
-        tx.connection.execute(
-            update(decisions)
-            .where(of_node, decisions.c.action.in_(TAKES_OUT), decisions.c.undone_by.is_(None))
-            .values(undone_by=decision.id)
-        )
-
-
-def expire(tx: Writing, cluster: ClusterName) -> None:
-    """End what was not carried out in time: it is dropped, never replayed."""
-    query = select(decisions).where(
-        decisions.c.cluster == cluster,
-        decisions.c.final.is_(False),
-        decisions.c.expires <= tx.now,
-    )
-    for row in tx.connection.execute(query).all():
-        _conclude(tx, row, Result.EXPIRED, f"not carried out by {row.expires.isoformat()}")
-
-
-def _conclude(tx: Writing, row: Row[Any], result: Result, detail: str) -> None:
-    note(
-        tx,
-        Outcome(
-            decision=row.id,
-            cluster=row.cluster,
-            node=row.node,
-            result=result,
-            at=tx.now,
-            detail=detail,
-        ),
-    )
-
-
-def drop(tx: Writing, ids: Sequence[str]) -> None:
-    """End held decisions that the present state no longer asks for."""
-    for part in chunks(ids):
-        query = select(decisions).where(
-            decisions.c.id.in_(part),
-            decisions.c.allowed.is_(False),
-            decisions.c.final.is_(False),
-        )
-        for row in tx.connection.execute(query).all():
-            _conclude(tx, row, Result.EXPIRED, "no longer called for")
-
-
-def note(tx: Writing, outcome: Outcome, *, final: bool | None = None) -> None:
-    """Keep an outcome; the same one again (a retry that failed the same way) only moves its time.
-    `final` overrides what the result says: a decision held back is never final.
-    """
-    row = _find(tx.connection, outcome.decision)
-    if row is None:
-        raise StorageError(
-            f"outcome {outcome.result} is of decision {outcome.decision}, which is not remembered: "
-            "decisions are remembered before anything is done"
-        )
-    query = select(outcomes).where(outcomes.c.decision == outcome.decision)
-    last = tx.connection.execute(query.order_by(outcomes.c.number.desc()).limit(1)).first()
-    body = _encode(outcome).decode()
-    if last is not None and _same(_outcome(last.body), outcome):
-        tx.connection.execute(
-            update(outcomes)
-            .where(outcomes.c.number == last.number)
-            .values(at=outcome.at, body=body)
-        )
-        return
-    tx.connection.execute(
-        insert(outcomes).values(
-            cluster=row.cluster,
-            decision=outcome.decision,
-            result=outcome.result.value,
-            at=outcome.at,
-            body=body,
-        )
-    )
-    tx.connection.execute(
-        update(decisions)
-        .where(decisions.c.id == outcome.decision)
-        .values(
-            result=outcome.result.value,
-            final=outcome.result in FINAL if final is None else final,
-        )
-    )
-    if outcome.result is Result.EXPIRED and row.action == Action.RESUME.value:
-        # The node was not resumed after all, so what it undid stands again.
-        tx.connection.execute(
-            update(decisions).where(decisions.c.undone_by == row.id).values(undone_by=None)
-        )
-    tx.changed(row.cluster, row.node, "outcome", outcome.decision)
-
-
-def _same(one: Outcome, other: Outcome) -> bool:
-    return one.result is other.result and one.detail == other.detail
-
-
-def keep_orders(tx: Writing, given: Sequence[NodeOrder], new: set[str]) -> None:
-    """Number and keep orders; those of a decision that was known before were given with it."""
-    fresh: dict[str, bool] = {}
-    for one in given:
-        decision = one.order.decision
-        if decision is not None and decision not in new:
-            if decision not in fresh:
-                fresh[decision] = _find(tx.connection, decision) is None
-            if not fresh[decision]:
-                continue
-        _append(tx, one.key, one.order)
-
-
-def _append(tx: Writing, key: NodeKey, order: Order) -> None:
-    number = ensure_node(tx.connection, key).last_order + 1
-    order = msgspec.structs.replace(order, number=number)
-    tx.connection.execute(
-        insert(orders).values(
-            cluster=key.cluster,
-            node=key.node,
-            number=number,
-            decision=order.decision,
-            body=_encode(order).decode(),
-        )
-    )
-    values: dict[str, object] = {"last_order": number}
-    if order.kind is OrderKind.ADVISE_ONLY:
-        values["advise_only"] = order.value == "on"
-    if order.kind is OrderKind.POLICY:
-        values["policy_told"] = order.policy_version
-    set_node(tx.connection, key, **values)
-    tx.changed(key.cluster, key.node, "order", str(number))
-
-
-def set_tripped(tx: Writing, cluster: ClusterName, *, tripped: bool) -> None:
-    ensure_cluster(tx.connection, cluster)
-    row = tx.connection.execute(select(clusters).where(clusters.c.name == cluster)).one()
-    if (row.tripped_at is not None) != tripped:
-        tx.connection.execute(
-            update(clusters)
-            .where(clusters.c.name == cluster)
-            .values(tripped_at=tx.now if tripped else None)
-        )
-        tx.changed(cluster, "", "guard", "tripped" if tripped else "recovered")
-
-
-# ── asking ───────────────────────────────────────────────────────────────────────────────────────
 
 
 _NOT_UNDONE = and_(
@@ -424,7 +171,7 @@ def records(
 
 
 def record(connection: Connection, decision: str) -> DecisionRecord | None:
-    row = _find(connection, decision)
+    row = connection.execute(select(decisions).where(decisions.c.id == decision)).first()
     return None if row is None else _records(connection, [row])[0]
 
 
