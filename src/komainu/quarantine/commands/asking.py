@@ -1,0 +1,89 @@
+"""What the commands ask the server, which node is meant, and what the exit code says."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any, Protocol
+
+import click
+
+from komainu.core.decision import Outcome, Result
+from komainu.core.names import ClusterName, NodeKey, cluster_name, node_name
+from komainu.core.views import (
+    Answer,
+    Ask,
+    DecisionPage,
+    FindingPage,
+    FindingView,
+    NodeRow,
+    NodeView,
+    Standing,
+)
+
+FINE, FINDINGS, COULD_NOT_TELL = 0, 1, 2
+
+
+class Server(Protocol):
+    """The API as these commands use it; clients/api.py is the real one."""
+
+    def cluster(self) -> ClusterName: ...
+    def nodes(self, cluster: str | None = None) -> list[NodeRow]: ...
+    def node(self, key: NodeKey) -> NodeView: ...
+    def findings(
+        self,
+        *,
+        cluster: str | None = None,
+        node: str | None = None,
+        code: str | None = None,
+        open_only: bool = True,
+        before: str | None = None,
+        limit: int | None = None,
+    ) -> FindingPage: ...
+    def decisions(
+        self,
+        *,
+        cluster: str | None = None,
+        node: str | None = None,
+        before: str | None = None,
+        limit: int | None = None,
+    ) -> DecisionPage: ...
+    def hold(self, key: NodeKey, ask: Ask) -> Answer: ...
+    def release(self, key: NodeKey, ask: Ask) -> Answer: ...
+
+
+def server_of(ctx: click.Context) -> Server:
+    """The client, made when first asked for (cli.py)."""
+    shared: dict[str, Any] = ctx.obj
+    made: Server = shared["api"]()
+    return made
+
+
+def which(server: Server, text: str) -> NodeKey:
+    """`node` or `cluster/node`, checked here, where it comes from outside."""
+    cluster, slash, node = text.rpartition("/")
+    name = node_name(node)
+    return NodeKey(cluster_name(cluster) if slash else server.cluster(), name)
+
+
+def node_code(standing: Standing) -> int:
+    """Only a node that was seen healthy is fine."""
+    return {Standing.HEALTHY: FINE, Standing.UNSEEN: COULD_NOT_TELL}.get(standing, FINDINGS)
+
+
+def nodes_code(rows: Iterable[NodeRow]) -> int:
+    """Findings before doubt, doubt before fine; of no node at all nothing can be told."""
+    codes = {node_code(row.standing) for row in rows}
+    if FINDINGS in codes:
+        return FINDINGS
+    return FINE if codes == {FINE} else COULD_NOT_TELL
+
+
+def findings_code(findings: Iterable[FindingView]) -> int:
+    return FINDINGS if any(view.open for view in findings) else FINE
+
+
+def answer_code(outcome: Outcome | None) -> int:
+    """0: as asked. 1: not done, and the answer says why. 2: failed, or not known to be done."""
+    if outcome is None or outcome.result in {Result.DONE, Result.ALREADY}:
+        return FINE
+    return COULD_NOT_TELL if outcome.result in {Result.FAILED, Result.EXPIRED} else FINDINGS
