@@ -1,0 +1,96 @@
+"""The kernel log → observations. Only the kernel's own records, and only those that mean something.
+
+A record written from user space never has facility 0 (the kernel forces it to LOG_USER, printk.c
+devkmsg_write), so one number keeps every forged line out; what remains is read from its first character.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterable
+from datetime import datetime, timedelta
+from functools import lru_cache
+
+from komainu.core.names import NodeKey, stable_id
+from komainu.core.observation import Observation, ObservationKind
+from komainu.health.detect.pasted import Writer, unwrap
+from komainu.health.detect.reading import shipped
+from komainu.ports import KernelRecord
+
+KERNEL = 0
+"""The facility of the kernel itself."""
+
+
+def observation_of(
+    record: KernelRecord, *, key: NodeKey, boot_id: str, at: datetime
+) -> Observation | None:
+    """What a kernel record tells, or None: written by a program, or meaningless to us."""
+    if record.facility != KERNEL or shipped()(record.text) is None:
+        return None
+    return Observation(
+        id=_line_id(key, boot_id, record.seq),
+        cluster=key.cluster,
+        node=key.node,
+        kind=ObservationKind.KERNEL_LINE,
+        at=at,
+        data={
+            "text": record.text,
+            "seq": record.seq,
+            "boot_id": boot_id,
+            "mono_us": record.mono_us,
+        },
+    )
+
+
+def observations_of(
+    records: Iterable[KernelRecord], *, key: NodeKey, boot_id: str, booted: datetime
+) -> list[Observation]:
+    """`observation_of` for many records, their time reckoned from `booted`: what drains a flood."""
+    read = shipped()
+    return [
+        observation
+        for record in records
+        if record.facility == KERNEL and read(record.text) is not None
+        if (
+            observation := observation_of(
+                record,
+                key=key,
+                boot_id=boot_id,
+                at=booted + timedelta(microseconds=record.mono_us),
+            )
+        )
+    ]
+
+
+def observation_of_previous(
+    text: str, *, key: NodeKey, boot_id_hint: str, at: datetime
+) -> Observation | None:
+    """One of the last lines of the boot before this one, as journald or pstore kept it.
+
+    These lines have no sequence number, so the id comes from the line itself (its time stamp included):
+    reading it again after the next restart gives the same observation.
+    """
+    pasted = unwrap(text)
+    if pasted is None or pasted.writer is not Writer.KERNEL or shipped()(pasted.text) is None:
+        return None
+    return Observation(
+        id=stable_id(key.cluster, key.node, "previous", text, prefix="O-"),
+        cluster=key.cluster,
+        node=key.node,
+        kind=ObservationKind.KERNEL_LINE,
+        at=at,
+        data={"text": pasted.text, "seq": None, "boot_id": boot_id_hint, "mono_us": None},
+    )
+
+
+def _line_id(key: NodeKey, boot_id: str, seq: int) -> str:
+    """`stable_id(cluster, node, boot_id, seq, prefix="O-")`, with all but the number hashed once."""
+    digest = _hashed(key, boot_id).copy()
+    digest.update(b"%d" % seq)
+    return f"O-{digest.hexdigest()}"
+
+
+@lru_cache(1024)
+def _hashed(key: NodeKey, boot_id: str) -> hashlib.blake2b:
+    start = f"{key.cluster}\x1f{key.node}\x1f{boot_id}\x1f"
+    return hashlib.blake2b(start.encode("utf-8", "surrogatepass"), digest_size=10)

@@ -1,0 +1,61 @@
+"""From the text of a record to its meaning: parse, grade, and remember both for repeated texts."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import cache, lru_cache
+
+from komainu.health.catalogue import catalogue
+from komainu.health.detect.lines import ERROR_WORD, HEADS, grade_line, parse, parse_networkd
+from komainu.health.detect.pasted import Writer, unwrap
+from komainu.health.detect.sxid import grade_sxid, parse_fabric_manager
+from komainu.health.detect.xid import grade_xid
+from komainu.health.model import Catalogue, Line, Reading
+
+Read = Callable[[str], Reading | None]
+
+REMEMBERED = 2048
+"""Texts whose reading is kept: a flood repeats itself, and the agent reads each record twice (to see
+whether it means anything, then to conclude). At about 1 KB each this is bounded at 2 MB."""
+
+
+def grade(line: Line, known: Catalogue) -> Reading:
+    """What a line means by the catalogue, taken alone."""
+    if line.entry:
+        return grade_line(line, known)
+    return grade_sxid(line, known) if line.code.startswith("SXid ") else grade_xid(line, known)
+
+
+def reader(known: Catalogue) -> Read:
+    """A function from a kernel record's text to its meaning under this catalogue."""
+
+    @lru_cache(REMEMBERED)
+    def read(text: str) -> Reading | None:
+        line = parse(text)
+        return None if line is None else grade(line, known)
+
+    def read_if_it_may(text: str) -> Reading | None:
+        # Nine of ten records mean nothing. These two tests cost 0.1 µs and keep them out of the cache.
+        if text[:4] in HEADS or ERROR_WORD in text:
+            return read(text)
+        return None
+
+    return read_if_it_may
+
+
+@cache
+def shipped() -> Read:
+    """The reader for the catalogue that ships with this release."""
+    return reader(catalogue())
+
+
+def read_pasted(line: str) -> Reading | None:
+    """What a pasted line means; also lines of systemd-networkd and Fabric Manager, which never are kernel's."""
+    pasted = unwrap(line)
+    if pasted is None:
+        return None
+    if pasted.writer is Writer.KERNEL:
+        return shipped()(pasted.text)
+    of = parse_networkd if pasted.writer is Writer.NETWORKD else parse_fabric_manager
+    found = of(pasted.text)
+    return None if found is None else grade(found, catalogue())
