@@ -43,38 +43,41 @@ def place(
 ) -> Iterator[tuple[JobId, tuple[NodeName, ...]]]:
     """The jobs to start now, each with its nodes. `rooms` is used up along the way."""
     reserved: _Reservation | None = None
-    left = sum(room.free for room in rooms.values())
+    hopeless: set[tuple[int, int]] = set()
     for wish in wishes:
-        if left <= 0:
-            return
-        nodes = _fit(wish, rooms, reserved, now)
+        shape = (wish.nodes, wish.gpus_per_node)
+        if shape in hopeless and not wish.on:
+            continue
+        fitting = _fitting(wish, rooms)
+        nodes = _choose(wish, fitting, rooms, reserved, now)
         if nodes:
             for node in nodes:
                 rooms[node].free -= wish.gpus_per_node
-            left -= wish.gpus_per_node * len(nodes)
             yield wish.job, nodes
-        elif reserved is None and not wish.on:
-            reserved = _reserve(wish, rooms)
+        elif not wish.on:
+            if len(fitting) < wish.nodes:  # room only shrinks from here on
+                hopeless.add(shape)
+            reserved = reserved or _reserve(wish, rooms)
 
 
-def _fit(
-    wish: Wish, rooms: Mapping[NodeName, Room], reserved: _Reservation | None, now: datetime
+def _fitting(wish: Wish, rooms: Mapping[NodeName, Room]) -> list[NodeName]:
+    among: Iterable[NodeName] = wish.on or rooms
+    return [n for n in among if n in rooms and rooms[n].free >= wish.gpus_per_node]
+
+
+def _choose(
+    wish: Wish,
+    fitting: Sequence[NodeName],
+    rooms: Mapping[NodeName, Room],
+    reserved: _Reservation | None,
+    now: datetime,
 ) -> tuple[NodeName, ...]:
     """Nodes for `wish`, the fullest first so that whole nodes stay whole; empty: none now."""
-    barred: frozenset[NodeName] = frozenset()
     if reserved and now + timedelta(seconds=wish.duration_s) > reserved.at:
-        barred = reserved.nodes
-    among: Sequence[NodeName] = wish.on or tuple(rooms)
-    fitting = [
-        node
-        for node in among
-        if node in rooms and rooms[node].free >= wish.gpus_per_node and node not in barred
-    ]
+        fitting = [node for node in fitting if node not in reserved.nodes]
     if len(fitting) < wish.nodes:
         return ()
-    if len(fitting) > wish.nodes:
-        fitting.sort(key=lambda node: rooms[node].free)
-    return tuple(fitting[: wish.nodes])
+    return tuple(sorted(fitting, key=lambda node: rooms[node].free)[: wish.nodes])
 
 
 def _reserve(wish: Wish, rooms: Mapping[NodeName, Room]) -> _Reservation | None:
