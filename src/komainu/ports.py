@@ -13,8 +13,9 @@ from typing import Any, Protocol
 import msgspec
 
 from komainu.core.decision import Decision, Order, Outcome
-from komainu.core.names import ClusterName, JobId, NodeKey, NodeName
-from komainu.core.node import NodeVerdict, SchedulerJob, SchedulerNode
+from komainu.core.errors import InputError
+from komainu.core.names import ClusterName, JobId, NodeKey, NodeName, cluster_name, node_name
+from komainu.core.node import NodePolicy, NodeVerdict, SchedulerJob, SchedulerNode
 from komainu.core.observation import Finding
 from komainu.core.policy import Policy
 from komainu.core.record import (
@@ -25,6 +26,7 @@ from komainu.core.record import (
     History,
     NodeRecord,
     Person,
+    Standing,
 )
 from komainu.core.situation import ClusterSituation, NodeSituation, Thought
 from komainu.core.wire import Batch, Hardware, Reply
@@ -222,7 +224,7 @@ class Ledger(Store, Protocol):
 
     def node_record(self, key: NodeKey) -> NodeRecord | None: ...
 
-    def standings(self, cluster: ClusterName, now: datetime) -> Mapping[NodeName, Decision]:
+    def standings(self, cluster: ClusterName, now: datetime) -> Mapping[NodeName, Standing]:
         """The standing decision of each node that is out by our doing."""
         ...
 
@@ -292,6 +294,16 @@ class Desk(Protocol):
     def policy(self) -> Policy: ...
 
     @property
+    def node_policy(self) -> NodePolicy:
+        """The node's part of `policy`, made once."""
+        ...
+
+    @property
+    def watched_only(self) -> Collection[ClusterName]:
+        """The clusters without a scheduler we may act on."""
+        ...
+
+    @property
     def lab(self) -> bool:
         """Whether faults can be injected here."""
         ...
@@ -316,6 +328,9 @@ class Desk(Protocol):
         ...
 
 
+_ALL = 1 << 62
+
+
 class Asked(msgspec.Struct, frozen=True, kw_only=True):
     """What was asked of a page, by whom."""
 
@@ -324,6 +339,27 @@ class Asked(msgspec.Struct, frozen=True, kw_only=True):
     query: Mapping[str, str] = {}
     body: bytes = b""
     accept: str = ""
+
+    def number(self, name: str, *, default: int, most: int) -> int:
+        """A positive number out of the query, at most `most`; raises InputError for anything else."""
+        text = self.query.get(name, "")
+        if not text:
+            return default
+        if not (text.isascii() and text.isdigit()) or len(text) > 18 or int(text) < 1:
+            raise InputError(f"{name}={text[:40]!r} cannot be used: expected a positive number")
+        return min(int(text), most)
+
+    def cluster(self) -> ClusterName | None:
+        """The cluster the query asks for, if it names one."""
+        return cluster_name(self.query["cluster"]) if self.query.get("cluster") else None
+
+    def node(self) -> NodeName | None:
+        """The node the query asks for, if it names one."""
+        return node_name(self.query["node"]) if self.query.get("node") else None
+
+    def before(self) -> int | None:
+        """Where the page before ended."""
+        return self.number("before", default=1, most=_ALL) if self.query.get("before") else None
 
 
 class Page(msgspec.Struct, frozen=True, kw_only=True):

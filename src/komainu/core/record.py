@@ -66,8 +66,17 @@ class DecisionRecord(msgspec.Struct, frozen=True, kw_only=True):
     number: int
     decision: Decision
     allowed: bool
+    allowed_at: datetime | None = None
+    """When the guard let it pass."""
     limit: str = ""
     outcomes: tuple[Outcome, ...] = ()
+
+
+class Standing(msgspec.Struct, frozen=True, kw_only=True):
+    """The decision that keeps a node out by our doing, and whether it is done yet."""
+
+    decision: Decision
+    done: bool
 
 
 class GateSeen(msgspec.Struct, frozen=True, kw_only=True):

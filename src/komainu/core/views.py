@@ -20,13 +20,19 @@ with `more`; nothing is silently truncated.
 from __future__ import annotations
 
 import enum
+from collections.abc import Iterable, Sequence
 from datetime import datetime
+from typing import Literal
 
 import msgspec
 
 from komainu.core.decision import Decision, Outcome
-from komainu.core.node import NodeVerdict, SchedulerNode
+from komainu.core.names import NodeName
+from komainu.core.node import NodeVerdict, SchedulerJob, SchedulerNode
 from komainu.core.observation import Finding
+from komainu.core.policy import GuardPolicy
+from komainu.core.record import DecisionRecord, FindingRecord
+from komainu.core.situation import ClusterSituation
 from komainu.core.verdict import Severity, Verdict
 
 
@@ -179,6 +185,8 @@ class ClusterView(msgspec.Struct, frozen=True, kw_only=True):
     """A make-believe cluster: the console offers fault injection."""
     scheduler_seen: datetime | None = None
     """When the scheduler was last read; None: never. Missing shows as missing."""
+    scheduler_error: str = ""
+    """Why the last reading failed; empty when it did not."""
     last_seq: int = 0
     """Newest change in the feed: start `events?after=` from here."""
 
@@ -213,9 +221,85 @@ class Answer(msgspec.Struct, frozen=True, kw_only=True):
     dry_run: bool
 
 
+class Column(msgspec.Struct, frozen=True, kw_only=True):
+    """One column of a columnar view. `type`: u8, u16, u32, f32, or json (a list of strings)."""
+
+    name: str
+    type: Literal["u8", "u16", "u32", "f32", "json"]
+    values: Sequence[int] | Sequence[float] | Sequence[str]
+
+
+class Columns(msgspec.Struct, frozen=True, kw_only=True):
+    """A large view, column by column; server/columns.py says how it travels."""
+
+    meta: dict[str, list[str] | str | int]
+    columns: tuple[Column, ...]
+
+
+ON_NODE = frozenset({"RUNNING", "COMPLETING", "SUSPENDED", "CONFIGURING"})
+"""States in which a job occupies its nodes."""
+
 SEVERITY_WORDS = {
     Severity.INFO: "info",
     Severity.WATCH: "watch",
     Severity.DEGRADED: "degraded",
     Severity.FATAL: "fatal",
 }
+
+
+def guard_view(whole: ClusterSituation, guard: GuardPolicy) -> GuardView:
+    """What the guard has counted in one cluster, against what it allows."""
+    return GuardView(
+        out=len(whole.out),
+        limit=guard.room(whole.nodes_total),
+        removed_in_window=len(whole.removed_at),
+        max_in_window=guard.max_in_window,
+        window_s=guard.window_s,
+        tripped_at=whole.tripped_at,
+    )
+
+
+def finding_view(record: FindingRecord) -> FindingView:
+    return FindingView(
+        finding=record.finding,
+        severity=SEVERITY_WORDS[record.finding.severity],
+        open=record.open,
+        received=record.received,
+        released_by=record.released_by,
+        count=record.count,
+    )
+
+
+def decision_view(record: DecisionRecord) -> DecisionView:
+    state = record.outcomes[-1].result.value if record.outcomes else "to do"
+    if record.allowed and state in {"held", "advised", "foreign"} and not _done_since(record):
+        state = "to do"
+    return DecisionView(
+        decision=record.decision,
+        state=state,
+        outcomes=list(record.outcomes),
+        limit=record.limit,
+    )
+
+
+def _done_since(record: DecisionRecord) -> bool:
+    """Whether the newest outcome is of doing it, and not of its having been held back before."""
+    allowed_at = record.allowed_at
+    return allowed_at is not None and record.outcomes[-1].at >= allowed_at
+
+
+def job_rows(jobs: Iterable[SchedulerJob], node: NodeName | None = None) -> list[JobRow]:
+    """The jobs the scheduler shows, or those that are on `node` now."""
+    return [
+        JobRow(
+            id=job.id,
+            state=job.state,
+            user=job.user,
+            name=job.name,
+            gpus=job.gpus,
+            nodes=len(job.nodes),
+            started=job.started,
+        )
+        for job in jobs
+        if node is None or (node in job.nodes and job.state in ON_NODE)
+    ]

@@ -26,6 +26,7 @@ from komainu.core.record import (
     GateSeen,
     History,
     NodeRecord,
+    Standing,
 )
 from komainu.core.situation import ClusterSituation, NodeSituation, Thought
 from komainu.core.wire import Batch
@@ -202,7 +203,7 @@ class SqlStore(Accounts):
         with self._reading() as connection:
             return inventory.node_record(connection, key)
 
-    def standings(self, cluster: ClusterName, now: datetime) -> Mapping[NodeName, Decision]:
+    def standings(self, cluster: ClusterName, now: datetime) -> Mapping[NodeName, Standing]:
         with self._reading() as connection:
             return quarantine.standings(connection, cluster, now)
 

@@ -11,7 +11,7 @@ from sqlalchemy import ColumnElement, Connection, Row, and_, or_, select
 
 from komainu.core.decision import Action, Decision, Order, Outcome, Result
 from komainu.core.names import ClusterName, NodeKey, NodeName
-from komainu.core.record import DecisionRecord
+from komainu.core.record import DecisionRecord, Standing
 from komainu.store.queries.health import chunks
 from komainu.store.tables import decisions, orders, outcomes
 
@@ -43,14 +43,17 @@ def _not_expired(now: datetime) -> ColumnElement[bool]:
 
 def standings(
     connection: Connection, cluster: ClusterName, now: datetime
-) -> Mapping[NodeName, Decision]:
+) -> Mapping[NodeName, Standing]:
     """The newest decision that keeps it out, of each node that is out by our doing."""
     query = (
-        select(decisions.c.node, decisions.c.body)
+        select(decisions.c.node, decisions.c.final, decisions.c.body)
         .where(decisions.c.cluster == cluster, _NOT_UNDONE, _keeps_out(now))
         .order_by(decisions.c.allowed_at, decisions.c.number)
     )
-    return {row.node: _decision(row.body) for row in connection.execute(query)}
+    return {
+        row.node: Standing(decision=_decision(row.body), done=row.final)
+        for row in connection.execute(query)
+    }
 
 
 def standing(connection: Connection, key: NodeKey) -> tuple[Decision | None, Outcome | None]:
@@ -186,6 +189,7 @@ def _records(connection: Connection, rows: Sequence[Row[Any]]) -> list[DecisionR
             number=row.number,
             decision=_decision(row.body),
             allowed=row.allowed,
+            allowed_at=row.allowed_at,
             limit=row.guard_limit,
             outcomes=tuple(came.get(row.id, ())),
         )

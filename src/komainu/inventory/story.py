@@ -1,0 +1,65 @@
+"""A node's history as lines, newest first, told from what is kept of it. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from komainu.core.decision import Order
+from komainu.core.observation import Observation, ObservationKind
+from komainu.core.record import DecisionRecord, GateSeen, History
+from komainu.core.views import StoryLine
+
+
+def story(history: History, limit: int) -> list[StoryLine]:
+    """At most `limit` lines, newest first."""
+    lines = sorted(_lines(history), key=lambda line: line.at, reverse=True)
+    return lines[:limit]
+
+
+def _lines(history: History) -> Iterator[StoryLine]:
+    for found in history.findings:
+        finding = found.finding
+        text = f"{finding.code} {finding.component}: {finding.summary}"
+        yield StoryLine(at=finding.at, what="finding", text=text, ref=finding.id)
+    for decided in history.decisions:
+        yield from _decided(decided)
+    for order in history.orders:
+        yield StoryLine(at=order.at, what="order", text=_ordered(order), ref=str(order.number))
+    for seen in history.gate:
+        yield StoryLine(at=seen.at, what="gate", text=_gate(seen), ref=seen.observation)
+    for spoken in history.spoken:
+        what = "scheduler" if spoken.kind is ObservationKind.SCHEDULER else "agent"
+        yield StoryLine(at=spoken.at, what=what, text=_spoken(spoken), ref=spoken.id)
+
+
+def _decided(record: DecisionRecord) -> Iterator[StoryLine]:
+    decision = record.decision
+    held = "" if record.allowed else f" (held back: {record.limit})"
+    text = f"{decision.action} decided by {decision.by}: {decision.reason}{held}"
+    yield StoryLine(at=decision.at, what="decision", text=text, ref=decision.id)
+    for outcome in record.outcomes:
+        detail = f": {outcome.detail}" if outcome.detail else ""
+        text = f"{decision.action} {outcome.result}{detail}"
+        yield StoryLine(at=outcome.at, what="outcome", text=text, ref=decision.id)
+
+
+def _ordered(order: Order) -> str:
+    value = f" {order.value}" if order.value in {"on", "off"} else ""
+    reason = f": {order.reason}" if order.reason else ""
+    return f"told the node (order {order.number}): {order.kind}{value}{reason}"
+
+
+def _gate(seen: GateSeen) -> str:
+    record = seen.record
+    settled = f", settled by {seen.settled_by}" if seen.settled_by else ""
+    if record.where == "epilog":
+        return f"job {record.job} of {record.user} ended"
+    did = "let in" if record.answer == "admit" else "refused"
+    return f"the gate {did} job {record.job} of {record.user} ({record.why}){settled}"
+
+
+def _spoken(spoken: Observation) -> str:
+    said = " ".join(
+        f"{name}={value}" for name, value in spoken.data.items() if value not in ("", None)
+    )
+    return f"{spoken.kind}: {said}"[:300]
