@@ -45,6 +45,8 @@ class AgentConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
     """Longest time without a batch; findings are sent at once."""
     spool_max_mb: PositiveInt = 64
     """Bound of the spool; beyond it debug data is dropped first, and counted."""
+    checks_off: tuple[str, ...] = ()
+    """Node checks not made (`gpus`, `clock`); such a node is SKIPPED at best, never OK."""
     rack: str = ""
     """Rack of this node, until inventory has a better source."""
 

@@ -1,0 +1,207 @@
+"""The kernel log, followed: every record judged once, in order, and the cursor kept with it.
+
+Records that have piled up are judged together, so that a flood costs one transaction per few hundred
+lines and a single line none of the wait. Losses the kernel reports become observations of their own.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from collections import deque
+from collections.abc import AsyncIterator, Sequence
+from datetime import datetime, timedelta
+
+from komainu.agent.checks import KERNEL_LOG, Look, kernel_log
+from komainu.agent.node import Cursor, Node
+from komainu.core.errors import OutsideError
+from komainu.core.names import stable_id
+from komainu.core.observation import Observation, ObservationKind
+from komainu.core.verdict import Verdict
+from komainu.health.collect import observation_of, observation_of_previous
+from komainu.ports import Clock, KernelGap, KernelLog, KernelRecord
+
+AT_ONCE = 256
+"""Records judged in one transaction."""
+WAITING_MAX = 1024
+RETRY_S = 5.0
+PREVIOUS_BOOT = "previous-boot"
+PREVIOUS_TIMEOUT_S = 30.0
+_STAMP = re.compile(r"\[ *(\d{1,10})\.(\d{6})\]")
+
+
+class Follower:
+    """Feeds one node from its kernel log."""
+
+    def __init__(self, node: Node, kernel: KernelLog, clock: Clock) -> None:
+        self._node, self._kernel, self._clock = node, kernel, clock
+        self._wanted: int | None = None
+        self._caught_up = False
+        self._until: list[tuple[int, asyncio.Future[None]]] = []
+
+    async def run(self) -> None:
+        """Follow for ever; a log that cannot be read makes the node UNKNOWN and is tried again."""
+        while True:
+            try:
+                await self._follow()
+            except OutsideError as error:
+                self._cannot_read(str(error))
+            await self._clock.sleep(RETRY_S)
+
+    async def until(self, seq: int | None) -> None:
+        """Wait until the record `seq`, and all before it, have been judged."""
+        if seq is None or (self._caught_up and (self._node.cursor.seq or 0) >= seq):
+            return
+        passed = asyncio.get_running_loop().create_future()
+        self._until.append((seq, passed))
+        await passed
+
+    async def read_previous_boot(self) -> None:
+        """Judge the last lines of the boot before, once, when this is a new boot: those the cursor
+        of that boot had not passed. Runs beside following; until it is done the verdict says so.
+        """
+        old = self._node.previous
+        if not old.boot_id:
+            return
+        self._node.see({PREVIOUS_BOOT: Look(Verdict.UNKNOWN, "its last lines are being read")})
+        try:
+            async with asyncio.timeout(PREVIOUS_TIMEOUT_S):
+                lines = await self._kernel.previous_boot()
+        except TimeoutError:
+            lines = ()
+            self._node.log.warning("previous_boot_unread", waited_s=PREVIOUS_TIMEOUT_S)
+        missed = [line for line in lines if _stamp_us(line) > old.mono_us]
+        now = self._clock.now()
+        found = (
+            observation_of_previous(line, key=self._node.key, boot_id_hint=old.boot_id, at=now)
+            for line in missed
+        )
+        self._node.learn([one for one in found if one is not None], previous=Cursor())
+        self._node.log.info("previous_boot_read", lines=len(lines), missed=len(missed))
+        self._node.see({PREVIOUS_BOOT: None})
+
+    async def _follow(self) -> None:
+        self._caught_up = False
+        self._wanted = await self._kernel.drained()
+        inbox: deque[KernelRecord | KernelGap] = deque()
+        filled, room = asyncio.Event(), asyncio.Event()
+        records = self._kernel.follow(self._node.cursor.seq)
+        feeding = asyncio.create_task(_feed(records, inbox, filled, room))
+        feeding.add_done_callback(lambda _: filled.set())
+        try:
+            self._check_caught_up()
+            while True:
+                await filled.wait()
+                if not inbox and feeding.done():
+                    await feeding
+                    raise OutsideError(
+                        "kernel log ended; expected it to go on. It is opened again."
+                    )
+                filled.clear()
+                while inbox:
+                    await self._room_in_spool()
+                    self._judge([inbox.popleft() for _ in range(min(AT_ONCE, len(inbox)))])
+                    room.set()
+                    await asyncio.sleep(0)
+        finally:
+            feeding.cancel()
+            await asyncio.gather(feeding, return_exceptions=True)
+
+    def _judge(self, items: Sequence[KernelRecord | KernelGap]) -> None:
+        node, now = self._node, self._clock.now()
+        boot_at = now - timedelta(seconds=self._clock.uptime_s())
+        seen: list[Observation] = []
+        cursor = node.cursor
+        for item in items:
+            if isinstance(item, KernelGap):
+                seen.append(self._gap(item, now))
+                continue
+            cursor = Cursor(boot_id=node.boot_id, seq=item.seq, mono_us=item.mono_us)
+            at = min(now, boot_at + timedelta(microseconds=item.mono_us))
+            found = observation_of(item, key=node.key, boot_id=node.boot_id, at=at)
+            if found is not None:
+                seen.append(found)
+        if seen:
+            node.learn(seen, cursor=cursor)
+        else:
+            node.cursor = cursor
+        self._check_caught_up()
+
+    def _gap(self, gap: KernelGap, now: datetime) -> Observation:
+        node = self._node
+        node.log.warning("kernel_records_lost", lost=gap.lost, next_seq=gap.next_seq)
+        return Observation(
+            id=stable_id(
+                node.key.cluster, node.key.node, node.boot_id, "gap", str(gap.next_seq), prefix="O-"
+            ),
+            cluster=node.key.cluster,
+            node=node.key.node,
+            kind=ObservationKind.KERNEL_GAP,
+            at=now,
+            data={
+                "lost": gap.lost,
+                "boot_id": node.boot_id,
+                "first_seq": gap.next_seq - gap.lost,
+                "last_seq": gap.next_seq - 1,
+            },
+        )
+
+    def _check_caught_up(self) -> None:
+        seq = self._node.cursor.seq
+        if not self._caught_up and (self._wanted is None or (seq or 0) >= self._wanted):
+            self._caught_up = True
+            if self._node.looks.get(KERNEL_LOG, Look(Verdict.OK)).verdict is not Verdict.OK:
+                self._node.learn([self._source(readable=True, why="")])
+            self._node.see({KERNEL_LOG: kernel_log(seq, self._wanted, "")})
+        passed = [wait for wait in self._until if self._caught_up and (seq or 0) >= wait[0]]
+        for wait in passed:
+            self._until.remove(wait)
+            if not wait[1].done():
+                wait[1].set_result(None)
+
+    def _cannot_read(self, why: str) -> None:
+        self._caught_up = False
+        before = self._node.looks.get(KERNEL_LOG)
+        self._node.see({KERNEL_LOG: kernel_log(None, None, why)})
+        if before is None or before.verdict is Verdict.OK:
+            self._node.log.error("kernel_log_unreadable", why=why)
+            self._node.learn([self._source(readable=False, why=why)])
+
+    def _source(self, *, readable: bool, why: str) -> Observation:
+        node, now = self._node, self._clock.now()
+        return Observation(
+            id=stable_id(node.key.cluster, node.key.node, "source", now.isoformat(), prefix="O-"),
+            cluster=node.key.cluster,
+            node=node.key.node,
+            kind=ObservationKind.KERNEL_SOURCE,
+            at=now,
+            data={"readable": readable, "why": why},
+        )
+
+    async def _room_in_spool(self) -> None:
+        """Back-pressure: what cannot be kept is not read; the kernel's ring holds it meanwhile."""
+        while self._node.full:
+            why = "not read on: the spool is full of data the server has not taken"
+            self._node.see({KERNEL_LOG: Look(Verdict.UNKNOWN, why)})
+            self._caught_up = False
+            await self._clock.sleep(0.5)
+
+
+async def _feed(
+    records: AsyncIterator[KernelRecord | KernelGap],
+    inbox: deque[KernelRecord | KernelGap],
+    filled: asyncio.Event,
+    room: asyncio.Event,
+) -> None:
+    async for item in records:
+        inbox.append(item)
+        filled.set()
+        while len(inbox) >= WAITING_MAX:
+            room.clear()
+            await room.wait()
+
+
+def _stamp_us(line: str) -> int:
+    """The kernel's own stamp at the front of a line; a line without one counts as missed."""
+    stamp = _STAMP.match(line)
+    return int(stamp[1]) * 1_000_000 + int(stamp[2]) if stamp else 1 << 62

@@ -1,0 +1,423 @@
+"""One node: what it knows, in memory and on disk, and the verdict that follows.
+
+Every loop of the agent meets here and nowhere else. What they bring is judged at once (`learn`,
+`obey`, `look`), in this order: detect → verdict file for the gate → one transaction on disk → wake the
+shipper. The file for the gate comes before the disk, since refusing early is safe; shipping comes
+after it, since what was shipped must not be forgotten.
+
+A disk that fails never stops the agent: it goes on with a copy in memory (agent/spool.py), says so
+in its verdict, which is then UNKNOWN unless it is FAULT, and moves back when the disk is well again.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping, Sequence
+from datetime import timedelta
+from pathlib import Path
+
+import msgspec
+import structlog
+
+from komainu.agent.checks import GpuBaseline, Look
+from komainu.agent.publish import VerdictFiles
+from komainu.agent.spool import Active, Spool
+from komainu.core.decision import Order, OrderKind
+from komainu.core.errors import StorageError
+from komainu.core.gate import write_verdict
+from komainu.core.names import NodeKey, stable_id
+from komainu.core.node import NodePolicy, NodeVerdict, graded
+from komainu.core.observation import Finding, Observation, ObservationKind, Scalar
+from komainu.core.verdict import Verdict
+from komainu.core.wire import Hardware
+from komainu.health.detect import Memory, detect
+from komainu.ports import Clock
+from komainu.quarantine.collect import GateOffset
+from komainu.quarantine.decide.verdict import OrdersState, apply_order, node_verdict, policy_of
+
+log = structlog.get_logger()
+
+SPOOL, STATE_COPY, RUN_DIR = "spool", "state-dir", "run-dir"
+"""What can fail under the agent itself; each shows as a check of that name while it does."""
+
+
+class Cursor(msgspec.Struct, frozen=True, kw_only=True):
+    """How far the kernel log of one boot has been judged."""
+
+    boot_id: str = ""
+    seq: int | None = None
+    mono_us: int = 0
+
+
+class Place(msgspec.Struct, frozen=True, kw_only=True):
+    """Where one agent keeps its files, and how much."""
+
+    state_dir: Path
+    run_dir: Path
+    spool_max_bytes: int
+
+    @property
+    def spool(self) -> Path:
+        return self.state_dir / "agent.db"
+
+
+class Node:
+    """What one node knows of itself."""
+
+    memory: Memory
+    cursor: Cursor
+    orders: OrdersState
+    gate: GateOffset
+    baseline: GpuBaseline
+    previous: Cursor
+    """Cursor of the boot before while its last lines have not been judged, else empty."""
+    active: dict[str, Active]
+
+    def __init__(
+        self, key: NodeKey, boot_id: str, place: Place, clock: Clock, *, alone: bool
+    ) -> None:
+        self.key, self.boot_id, self._place, self._clock = key, boot_id, place, clock
+        self.alone = alone
+        """No server: nothing to ship to, nobody to confirm a fault."""
+        self.log = log.bind(cluster=key.cluster, node=key.node)
+        self.to_ship, self.copy_due = asyncio.Event(), asyncio.Event()
+        self.looks: dict[str, Look] = {}
+        self.trouble: dict[str, str] = {}
+        self.checking = False
+        self.hardware: Hardware | None = None
+        self.server_ahead: timedelta | None = None
+        self._files = VerdictFiles(place.run_dir, place.state_dir)
+        self._cursor_saved = Cursor()
+        self.spool = self._opened()
+        self._load()
+        self.verdict: NodeVerdict = self._judge()
+
+    # ── what the loops bring ─────────────────────────────────────────────────────────────────────
+
+    def learn(
+        self,
+        observations: Sequence[Observation],
+        *,
+        findings: Sequence[Finding] = (),
+        cursor: Cursor | None = None,
+        gate: GateOffset | None = None,
+        baseline: GpuBaseline | None = None,
+        previous: Cursor | None = None,
+    ) -> None:
+        """Judge what was seen and keep it, together with how far its source has been read."""
+        memory, concluded = detect(self.memory, observations)
+        known = self.active.keys() | self.orders.released
+        fresh = {f.id: f for f in (*findings, *concluded) if f.id not in known}
+        now = self._clock.now()
+        active = {
+            f.id: Active(finding=f, known_since=now) for f in fresh.values() if self._matters(f)
+        }
+        self.active |= active
+        self.memory = memory
+        self.cursor = cursor or self.cursor
+        self.gate = gate or self.gate
+        self.baseline = baseline or self.baseline
+        self.previous = previous or self.previous
+        for finding in fresh.values():
+            self.log.warning(
+                "finding_concluded",
+                code=finding.code,
+                component=str(finding.component),
+                id=finding.id,
+            )
+        if active:
+            self.publish()
+        self._save(observations, list(fresh.values()), list(active.values()))
+        self.to_ship.set()
+
+    def obey(self, orders: Sequence[Order]) -> None:
+        """Fold orders in and keep them; only then are they acknowledged (`orders.seen`)."""
+        before, state = self.orders, self.orders
+        restamped: list[Active] = []
+        for order in sorted(orders, key=lambda one: one.number):
+            after = apply_order(state, order)
+            if after is state:
+                continue
+            if order.kind is OrderKind.POLICY and policy_of(order) is None:
+                self.log.error("policy_not_understood", number=order.number)
+            if state.advise and not after.advise:
+                # The guard is ready again: what it had not allowed asks anew, not all at once.
+                now = self._clock.now()
+                restamped = [
+                    msgspec.structs.replace(one, known_since=now) for one in self.active.values()
+                ]
+            self.log.info("order_applied", number=order.number, kind=str(order.kind))
+            state = after
+        if state is before:
+            return
+        self.orders = state
+        self.active |= {one.finding.id: one for one in restamped}
+        closed = self.active.keys() & state.released
+        for id_ in closed:
+            del self.active[id_]
+        self._keep(
+            put={"orders": state},
+            active=[one for one in restamped if one.finding.id not in closed],
+            closed=closed,
+        )
+        self.publish()
+
+    def see(self, looks: Mapping[str, Look | None]) -> None:
+        """Note what checks found, by name; None for one that no longer applies."""
+        for check, look in looks.items():
+            if look is None:
+                self.looks.pop(check, None)
+            else:
+                self._note(check, look)
+        self.publish()
+
+    def _note(self, check: str, look: Look) -> None:
+        before = self.looks.get(check)
+        if before is None or before.verdict is not look.verdict:
+            self.log.info(
+                "check_changed", check=check, verdict=str(look.verdict), detail=look.detail
+            )
+        self.looks[check] = look
+
+    def say(self, event: str, **data: Scalar) -> None:
+        """An observation of the agent about itself."""
+        self._save([self._spoken(event, data)], [], [])
+        self.to_ship.set()
+
+    def _spoken(self, event: str, data: Mapping[str, Scalar]) -> Observation:
+        now = self._clock.now()
+        return Observation(
+            id=stable_id(self.key.cluster, self.key.node, event, now.isoformat(), prefix="O-"),
+            cluster=self.key.cluster,
+            node=self.key.node,
+            kind=ObservationKind.AGENT,
+            at=now,
+            data={"event": event, **data},
+        )
+
+    # ── the verdict ──────────────────────────────────────────────────────────────────────────────
+
+    @property
+    def policy(self) -> NodePolicy:
+        if self.alone:
+            return msgspec.structs.replace(self.orders.policy, confirm_s=0)
+        return self.orders.policy
+
+    def _matters(self, finding: Finding) -> bool:
+        """Whether a finding can ever weigh in the verdict; the rest is shipped and not kept."""
+        grades = (finding, graded(finding, self.policy))
+        return finding.verdict is Verdict.UNKNOWN or any(one.condemns for one in grades)
+
+    def _judge(self) -> NodeVerdict:
+        looks = self.looks | {
+            where: Look(Verdict.UNKNOWN, what) for where, what in self.trouble.items()
+        }
+        return node_verdict(
+            [one.finding for one in self.active.values()],
+            self.orders,
+            self.policy,
+            {name: look.verdict for name, look in looks.items()},
+            self.checking,
+            self._clock.now(),
+            known_since={id_: one.known_since for id_, one in self.active.items()},
+            details={name: look.detail for name, look in looks.items()},
+        )
+
+    def publish(self) -> None:
+        """Renew the run directory's verdict; a change wakes the shipper and is copied to disk."""
+        self._written(self._judge())
+        if RUN_DIR in self.trouble:
+            # Unwritable: the old text may say OK. Where this one condemns, the gate must read the
+            # other copy instead.
+            self.copy()
+            if self.verdict.verdict is Verdict.FAULT and STATE_COPY not in self.trouble:
+                self._files.withdraw()
+
+    def _written(self, verdict: NodeVerdict) -> None:
+        """Write `verdict`; what fails in doing so is part of the next one."""
+        try:
+            self._files.renew(self._text(verdict))
+        except StorageError as error:
+            self._failed(RUN_DIR, error)
+        else:
+            self._well(RUN_DIR)
+        judged = self._judge() if RUN_DIR in self.trouble else verdict
+        if judged != self.verdict:
+            self._log_change(judged)
+            self.verdict = judged
+            self.to_ship.set()
+            self.copy_due.set()
+
+    def copy(self) -> None:
+        """Bring the state directory's copy up to date."""
+        self.copy_due.clear()
+        try:
+            self._files.keep(self._text(self.verdict))
+        except StorageError as error:
+            if STATE_COPY not in self.trouble:
+                self._failed(STATE_COPY, error)
+                self._written(self._judge())
+            self.copy_due.clear()  # the renewer asks again
+        else:
+            self._well(STATE_COPY)
+
+    def _text(self, verdict: NodeVerdict) -> str:
+        return write_verdict(verdict, self.policy, self.boot_id, int(self._clock.uptime_s()))
+
+    def _log_change(self, verdict: NodeVerdict) -> None:
+        if (verdict.verdict, verdict.phase) != (self.verdict.verdict, self.verdict.phase):
+            self.log.info(
+                "verdict_changed",
+                verdict=str(verdict.verdict),
+                phase=str(verdict.phase),
+                message=verdict.message,
+            )
+
+    # ── the disk ─────────────────────────────────────────────────────────────────────────────────
+
+    @property
+    def full(self) -> bool:
+        """Nothing but real data is waiting, up to the bound: read no further."""
+        return self.spool.full
+
+    def shipped(self, ids: Sequence[str], dropped_told: int) -> None:
+        try:
+            self.spool.shipped(ids, dropped_told)
+        except StorageError as error:
+            self._fall_back(error)
+            self.spool.shipped(ids, dropped_told)
+
+    def save_cursor(self) -> None:
+        """Keep a cursor that moved over lines that mean nothing (a repeat would change nothing)."""
+        if self.cursor != self._cursor_saved:
+            self._keep(put={"cursor": self.cursor}, lossy=True)
+            self._cursor_saved = self.cursor
+
+    def recover(self) -> None:
+        """Move back to the disk, and bring the copy up to date, once they can be written again."""
+        if STATE_COPY in self.trouble:
+            self.copy()
+        if SPOOL not in self.trouble:
+            return
+        waiting = self.spool.parcel(1 << 30)
+        try:
+            disk = Spool(self._place.spool, self._place.spool_max_bytes)
+            self._meet(disk)
+            disk.keep(
+                observations=waiting.observations,
+                findings=waiting.findings,
+                active=list(self.active.values()),
+                closed=self.orders.released,
+                put=self._state(),
+            )
+        except StorageError as error:
+            self.trouble[SPOOL] = str(error)
+            return
+        self.spool.close()
+        self.spool = disk
+        self._well(SPOOL)
+        self.publish()
+
+    def _meet(self, disk: Spool) -> None:
+        """Take over what the disk knows and we, who perhaps began without it, do not."""
+        orders = disk.get("orders", OrdersState)
+        if orders is not None and orders.seen > self.orders.seen:
+            self.orders = orders
+        known = self.active.keys() | self.orders.released
+        self.active |= {id_: one for id_, one in disk.active().items() if id_ not in known}
+
+    def close(self) -> None:
+        self.spool.close()
+
+    def _state(self) -> dict[str, msgspec.Struct]:
+        return {
+            "cursor": self.cursor,
+            "memory": self.memory,
+            "orders": self.orders,
+            "gate": self.gate,
+            "baseline": self.baseline,
+            "previous": self.previous,
+        }
+
+    def _save(
+        self, observations: Sequence[Observation], findings: Sequence[Finding], active: list[Active]
+    ) -> None:
+        dropped = self._keep(
+            observations=() if self.alone else observations,
+            findings=() if self.alone else findings,
+            active=active,
+            put=self._state(),
+        )
+        self._cursor_saved = self.cursor
+        if dropped:
+            self.log.warning("debug_data_dropped", dropped=dropped)
+            self._keep(observations=[self._spoken("spool_dropped", {"dropped": dropped})])
+
+    def _keep(
+        self,
+        *,
+        observations: Sequence[Observation] = (),
+        findings: Sequence[Finding] = (),
+        active: Sequence[Active] = (),
+        closed: frozenset[str] | set[str] = frozenset(),
+        put: Mapping[str, msgspec.Struct] = {},
+        lossy: bool = False,
+    ) -> int:
+        def keep() -> int:
+            return self.spool.keep(
+                observations=observations,
+                findings=findings,
+                active=active,
+                closed=closed,
+                put=put,
+                lossy=lossy,
+            )
+
+        try:
+            return keep()
+        except StorageError as error:
+            self._fall_back(error)
+            return keep()
+
+    def _opened(self) -> Spool:
+        try:
+            return Spool(self._place.spool, self._place.spool_max_bytes)
+        except StorageError as error:
+            self._failed(SPOOL, error)
+            return Spool.in_memory(self._place.spool, self._place.spool_max_bytes)
+
+    def _fall_back(self, error: StorageError) -> None:
+        self._failed(SPOOL, error)
+        self.spool.close()
+        self.spool = Spool.in_memory(self._place.spool, self._place.spool_max_bytes)
+        self.publish()
+
+    def _load(self) -> None:
+        """Take up where the last run stopped. State in another form is a failed disk, not a crash."""
+        try:
+            self._take_up()
+        except StorageError as error:
+            self._failed(SPOOL, error)
+            self.spool.close()
+            self.spool = Spool.in_memory(Path("/nonexistent"), self._place.spool_max_bytes)
+            self._take_up()
+
+    def _take_up(self) -> None:
+        spool = self.spool
+        self.memory = spool.get("memory", Memory) or Memory()
+        self.cursor = spool.get("cursor", Cursor) or Cursor()
+        self.orders = spool.get("orders", OrdersState) or OrdersState()
+        self.gate = spool.get("gate", GateOffset) or GateOffset()
+        self.baseline = spool.get("baseline", GpuBaseline) or GpuBaseline()
+        self.previous = spool.get("previous", Cursor) or Cursor()
+        self.active = spool.active()
+        self._cursor_saved = self.cursor
+
+    def _failed(self, where: str, error: StorageError) -> None:
+        if where not in self.trouble:
+            self.log.error("storage_failed", where=where, error=str(error))
+        self.trouble[where] = str(error)
+
+    def _well(self, where: str) -> None:
+        if self.trouble.pop(where, None) is not None:
+            self.log.info("storage_recovered", where=where)
