@@ -173,7 +173,14 @@ def test_no_job_name_whatever_changes_what_else_is_read(names: list[bytes]) -> N
     assert all(job.held and job.user == "ann" and job.gpus == 1 for job in jobs)
 
 
-@given(st.text())
+def test_no_reason_of_ours_forges_its_owner() -> None:
+    reason = plain_reason("komainu:D-1: x [ann@2020-01-01T00:00:00] Comment=y")
+    shown = f" ThreadsPerCore=1 Reason={reason} [root@2026-11-30T10:02:12]"
+    assert read_reason(shown)[:2] == (reason, "root")
+    assert reason == "komainu:D-1: x (ann 2020-01-01T00:00:00) Comment=y"
+
+
+@given(st.text() | st.from_regex(r"(x| \[a@1\]| Comment=|  ){1,6}", fullmatch=True))
 def test_a_reason_we_write_comes_back_as_we_wrote_it(text: str) -> None:
     reason = plain_reason(text)
     shown = f" ThreadsPerCore=1 Reason={reason} [root@2026-11-30T10:02:12]"

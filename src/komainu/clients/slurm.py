@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 
 from komainu.clients import slurm_text
@@ -49,7 +49,7 @@ class Slurm:
     async def nodes(self) -> Sequence[SchedulerNode]:
         """All nodes, each with the jobs on it."""
         shown, jobs = await asyncio.gather(self._run("scontrol", "-o", "show", "node"), self.jobs())
-        return slurm_text.read_nodes(_text(shown), self._cluster, slurm_text.by_node(jobs))
+        return self._read(shown, slurm_text.by_node(jobs))
 
     async def node(self, node: NodeName) -> SchedulerNode | None:
         """One node without its jobs: the queue would be a second process. None: Slurm has none."""
@@ -60,7 +60,7 @@ class Slurm:
             if f"{name} not found" in refused.said:
                 return None
             raise
-        found = slurm_text.read_nodes(_text(shown), self._cluster, {})
+        found = self._read(shown, {})
         return next((one for one in found if one.node == name), None)
 
     async def drain(self, nodes: Collection[NodeName], reason: str) -> None:
@@ -75,7 +75,7 @@ class Slurm:
             await self._update(nodes, "State=RESUME")
         except _Refused:
             shown = await self._run("scontrol", "-o", "show", "node", _folded(nodes))
-            out = [n.node for n in slurm_text.read_nodes(_text(shown), self._cluster, {}) if n.out]
+            out = [one.node for one in self._read(shown, {}) if one.out]
             if out:
                 await self._update(out, "State=RESUME")
 
@@ -94,6 +94,18 @@ class Slurm:
             # It has started or ended since: then nothing holds it.
             if "already" not in refused.said and "no longer pending" not in refused.said:
                 raise
+
+    def _read(
+        self, shown: bytes, jobs: Mapping[NodeName, Sequence[JobId]]
+    ) -> Sequence[SchedulerNode]:
+        """Nodes as scontrol shows them. None at all is no answer: a cluster has nodes."""
+        found = slurm_text.read_nodes(_text(shown), self._cluster, jobs)
+        if not found:
+            raise SchedulerError(
+                f"slurm: `scontrol show node` of cluster {self._cluster} said nothing and exited "
+                f"0, expected nodes. {_FIX}"
+            )
+        return found
 
     async def _update(self, nodes: Collection[NodeName], *what: str) -> None:
         await self._run("scontrol", "update", f"NodeName={_folded(nodes)}", *what)
@@ -140,11 +152,13 @@ class _Refused(SchedulerError):
 
 
 def plain_reason(reason: str) -> str:
-    """A reason as Slurm gives it back unchanged: one line, printable, no double quotes (scontrol
-    eats them at the ends), at most 250 characters.
+    """A reason as Slurm gives it back unchanged: one line, printable, at most 250 characters,
+    without double quotes (scontrol eats them at the ends) and without what looks like Slurm's own
+    stamp of owner and time.
     """
     shown = "".join(c if c.isprintable() else " " for c in reason.replace('"', "'"))
-    return " ".join(shown.split())[:_REASON_MAX].strip() or "-"
+    plain = slurm_text.STAMP.sub(r" (\1 \2)", " ".join(shown.split()))
+    return plain[:_REASON_MAX].strip() or "-"
 
 
 def _folded(nodes: Collection[NodeName]) -> str:

@@ -43,7 +43,7 @@ _GRES = re.compile(r" Gres=(\S*) ")
 _GPUS = re.compile(r"(?:^|,)gpu(?::[^:,()]+)?:(\d+)")
 _TRES_GPUS = re.compile(r"(?:^|,)gres/gpu=(\d+)")
 _TRES_TYPED = re.compile(r"(?:^|,)gres/gpu:[^=,]+=(\d+)")
-_STAMP = re.compile(r" \[([^\[\]@\s]+)@([0-9T:.\-]+)\]")
+STAMP = re.compile(r" \[([^\[\]@\s]+)@([0-9T:.\-]+)\]")
 _NEXT_FIELD = re.compile(r" (?:Comment|Extra|ReservationName|Topology)=")
 _AFTER_STAMP = re.compile(rf" {{8}}|{_NEXT_FIELD.pattern}")
 _ON_NODES = frozenset({"RUNNING", "COMPLETING", "CONFIGURING", "SUSPENDED", "STOPPED", "SIGNALING"})
@@ -123,7 +123,7 @@ def read_reason(rest: str) -> tuple[str, str, datetime | None]:
     _, found, text = rest.partition(" Reason=")
     if not found:
         return "", "", None
-    stamps = list(_STAMP.finditer(text))
+    stamps = list(STAMP.finditer(text))
     if not stamps:
         return _NEXT_FIELD.split(text)[0].strip(), "", None
     ends = (one for one in stamps if _AFTER_STAMP.match(text, one.end()))
