@@ -323,6 +323,10 @@ class Desk(Protocol):
         """Do what is decided and not yet done; returns when it was tried."""
         ...
 
+    async def scheduler_node(self, key: NodeKey) -> SchedulerNode | None:
+        """The node as the scheduler shows it now, or as it was last seen if it does not answer."""
+        ...
+
     def told(self, keys: Collection[NodeKey]) -> None:
         """New orders wait for these nodes: answer those that are listening."""
         ...

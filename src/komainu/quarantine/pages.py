@@ -5,6 +5,8 @@ A dry run thinks the same thought and prints the same text; it only remembers an
 
 from __future__ import annotations
 
+import asyncio
+
 import msgspec
 
 from komainu.core.decision import Decision, Outcome
@@ -29,17 +31,17 @@ class _Considered(msgspec.Struct, frozen=True, kw_only=True):
 
 
 async def hold(desk: Desk, asked: Asked) -> Answer:
-    key, ask = _asked(desk, asked)
+    key, ask = await asyncio.to_thread(_asked, desk, asked)
     if ask.force and asked.person.role != "admin":
         raise NotAllowed(
             f"forcing a hold beyond the guard's room is for admins; {asked.person.name} is "
             f"{asked.person.role}. Ask without force, or ask an admin."
         )
+    shown = await desk.scheduler_node(key)
 
     def think() -> _Considered:
+        situation, whole = _now(desk, key, shown)
         now, policy = desk.now(), desk.policy
-        situation = desk.ledger.situation(key, now)
-        whole = desk.ledger.cluster_situation(key.cluster, now, policy.guard.window_s)
         thought = decide.hold(
             situation, whole, policy, asked.person.name, ask.reason, now, force=ask.force
         )
@@ -50,12 +52,12 @@ async def hold(desk: Desk, asked: Asked) -> Answer:
 
 
 async def release(desk: Desk, asked: Asked) -> Answer:
-    key, ask = _asked(desk, asked)
+    key, ask = await asyncio.to_thread(_asked, desk, asked)
+    shown = await desk.scheduler_node(key)
 
     def think() -> _Considered:
+        situation, whole = _now(desk, key, shown)
         now, policy = desk.now(), desk.policy
-        situation = desk.ledger.situation(key, now)
-        whole = desk.ledger.cluster_situation(key.cluster, now, policy.guard.window_s)
         thought = decide.release(situation, policy, asked.person.name, ask.reason, now)
         return _remembered(desk, situation, whole, thought, dry_run=ask.dry_run)
 
@@ -75,6 +77,16 @@ def _asked(desk: Desk, asked: Asked) -> tuple[NodeKey, Ask]:
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
         raise InputError(f"the request cannot be read: {error}") from error
     return key, ask
+
+
+def _now(
+    desk: Desk, key: NodeKey, shown: SchedulerNode | None
+) -> tuple[NodeSituation, ClusterSituation]:
+    """Where things stand, with the scheduler's view of this moment."""
+    now = desk.now()
+    situation = desk.ledger.situation(key, now)
+    whole = desk.ledger.cluster_situation(key.cluster, now, desk.policy.guard.window_s)
+    return msgspec.structs.replace(situation, scheduler=shown, scheduler_at=now), whole
 
 
 def _remembered(
