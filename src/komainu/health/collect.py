@@ -13,6 +13,7 @@ from functools import lru_cache
 
 from komainu.core.names import NodeKey, stable_id
 from komainu.core.observation import Observation, ObservationKind
+from komainu.health.detect.lines import ERROR_WORD, HEADS
 from komainu.health.detect.pasted import Writer, unwrap
 from komainu.health.detect.reading import shipped
 from komainu.ports import KernelRecord
@@ -27,6 +28,10 @@ def observation_of(
     """What a kernel record tells, or None: written by a program, or meaningless to us."""
     if record.facility != KERNEL or shipped()(record.text) is None:
         return None
+    return _observation(record, key, boot_id, at)
+
+
+def _observation(record: KernelRecord, key: NodeKey, boot_id: str, at: datetime) -> Observation:
     return Observation(
         id=_line_id(key, boot_id, record.seq),
         cluster=key.cluster,
@@ -46,20 +51,14 @@ def observations_of(
     records: Iterable[KernelRecord], *, key: NodeKey, boot_id: str, booted: datetime
 ) -> list[Observation]:
     """`observation_of` for many records, their time reckoned from `booted`: what drains a flood."""
-    read = shipped()
-    return [
-        observation
-        for record in records
-        if record.facility == KERNEL and read(record.text) is not None
-        if (
-            observation := observation_of(
-                record,
-                key=key,
-                boot_id=boot_id,
-                at=booted + timedelta(microseconds=record.mono_us),
-            )
-        )
-    ]
+    read, found = shipped(), []
+    for record in records:
+        text = record.text
+        # The reader's own first test, before any call: nine of ten records stop here.
+        if (text[:4] in HEADS or ERROR_WORD in text) and record.facility == KERNEL and read(text):
+            at = booted + timedelta(microseconds=record.mono_us)
+            found.append(_observation(record, key, boot_id, at))
+    return found
 
 
 def observation_of_previous(

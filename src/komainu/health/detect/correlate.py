@@ -10,8 +10,10 @@ lines attach to it.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Sequence
-from datetime import datetime, timedelta
+from bisect import bisect_left, bisect_right, insort
+from collections.abc import Iterable, Sequence
+from functools import lru_cache
+from operator import attrgetter, itemgetter
 from typing import TypeVar
 
 import msgspec
@@ -27,29 +29,28 @@ from komainu.core.observation import (
 )
 from komainu.core.verdict import FaultClass, Severity, Verdict
 from komainu.health.catalogue import catalogue
-from komainu.health.detect.reading import shipped
+from komainu.health.detect.reading import REMEMBERED, shipped
 from komainu.health.model import OUR_ACTION, SEVERITY, Reading
 
-INCIDENT = timedelta(seconds=2)
-"""48 → 63 → 94 → 171/172, 154 after its Xid, off-bus lines, AER before 79 (102 ms in a public log)."""
-FOLD = timedelta(seconds=1)
+INCIDENT = 2.0
+"""48 → 63 → 94 → 171/172, 154 after its Xid, off-bus lines, AER before 79 (0.1 s in a public log). Seconds."""
+FOLD = 1.0
 """Lines of one error: the three of an SXid, the dozens of ESR lines of one Xid 13."""
-FOLLOWS = timedelta(seconds=10)
+FOLLOWS = 10.0
 """A 109 after a 13/31/43 is that fault's doing (5 s in a public log); a nameless 45 after any Xid."""
-NAMED = timedelta(seconds=60)
+NAMED = 60.0
 """How far back a 45 that names its Xid, or a rate-limit notice, looks for it."""
-DRIVE = timedelta(seconds=120)
+DRIVE = 120.0
 """NVMe timeout → reset → removal."""
-REPEAT = timedelta(hours=24)
+REPEAT = 86400.0
 """Repeats of 109 and of NVLink register faults are counted so far back."""
 
-MAX_RECENT, MAX_DEVICES, MAX_SEEN, MAX_TALLIES, MAX_TALLY = 32, 128, 1024, 256, 8
+MAX_RECENT, MAX_PLACES, MAX_SEEN, MAX_TALLIES, MAX_TALLY = 32, 128, 1024, 256, 8
 """Bounds of Memory: under 1 MB however long a flood lasts."""
 MAX_TEXT = 1000
 """Characters of the raw line kept as evidence (a kernel record has at most about that many)."""
 
 _V = TypeVar("_V")
-
 _MEMORY_FAULT = frozenset({48, 63, 64, 94, 95, 171, 172})
 _APP_FAULT = frozenset({13, 31, 43})
 _FOLLOWERS = frozenset({45, 154})
@@ -63,40 +64,120 @@ _RANK_OF_CODE = {
 }
 # Every one of these lines is an error of its own: an Xid condemns, an EDAC line carries its own count.
 _NEVER_FOLDED = ("GPU-", "DRAM-EDAC-")
+_NOT_XID = -1
+_BUS_ERRORS = "pcie fatal"
+"""A place of its own, since a fatal PCIe error names the port and not the GPU below it."""
 
 
-class Recent(msgspec.Struct, frozen=True):
+class Recent(msgspec.Struct, frozen=True, gc=False):
     """What correlation must remember of a finding."""
 
     id: str
     code: str
     xid: int
-    at: datetime
+    """-1: not an Xid."""
+    at: float
+    """Seconds since the epoch: compared so often that datetimes would double the cost of a line."""
     severity: Severity
-    detail: str = ""
-    """What must agree for two lines to be one error: link, action, process."""
+    detail: str | None = None
+    """What must agree for two lines to be one error: link, record, process."""
     pid: int | None = None
     root: str | None = None
+    """Id of the finding that stands for the incident; None: this one does."""
 
 
 class Memory(msgspec.Struct, frozen=True):
     """What correlation remembers between calls and across restarts. Bounded, and plain JSON."""
 
     recent: dict[str, tuple[Recent, ...]] = {}
-    """Device → its newest findings, oldest first."""
-    tallies: dict[str, tuple[datetime, ...]] = {}
+    """Place (GPU, switch, drive …) → its newest findings, oldest first."""
+    tallies: dict[str, tuple[float, ...]] = {}
     """What is counted over a day: key → newest times."""
     seen: tuple[str, ...] = ()
     """Ids of the newest observations concluded: the same observation again concludes nothing."""
 
 
+class _Case(msgspec.Struct, frozen=True):
+    """A reading with everything correlation needs of it that depends on the text alone."""
+
+    reading: Reading
+    rank: int
+    xid: int
+    pid: int | None
+    place: str
+    """Where related lines meet: the GPU, the switch, the drive's controller (nvme2 for nvme2n1)."""
+    detail: str | None
+    """None: every such line is an error of its own."""
+    component: Component
+
+
+@lru_cache(REMEMBERED)
+def _case(text: str) -> _Case | None:
+    reading = shipped()(text)
+    if reading is None or not reading.finding:
+        return None
+    line, code = reading.line, reading.finding
+    xid, pid = line.fields.get("xid"), line.fields.get("pid")
+    drive = re.match(r"nvme\d+", line.device) if code.startswith("NVME-") else None
+    return _Case(
+        reading=reading,
+        rank=_rank(reading),
+        xid=xid if isinstance(xid, int) else _NOT_XID,
+        pid=pid if isinstance(pid, int) else None,
+        place=drive[0] if drive else line.device,
+        detail=_detail(reading),
+        component=Component(line.component, line.device),
+    )
+
+
+def _rank(reading: Reading) -> int:
+    xid = reading.line.fields.get("xid")
+    if isinstance(xid, int):
+        return _RANK.get(xid, 1)
+    if "sxid" in reading.line.fields and "link" not in reading.line.fields:
+        return 2  # severity and data lines of an SXid fold into its summary
+    return _RANK_OF_CODE.get(reading.finding, 1)
+
+
+def _detail(reading: Reading) -> str | None:
+    fields = reading.line.fields
+    if reading.fault_class in {FaultClass.APP_COUNT, FaultClass.SYMPATHETIC} and "xid" in fields:
+        return "" if fields["xid"] == 109 else str(fields.get("pid", ""))
+    if reading.finding.startswith(_NEVER_FOLDED) and reading.finding != "GPU-OFF-BUS":
+        return None
+    return str(fields.get("link", fields.get("record", "")))
+
+
+class _Track:
+    """The recent findings of one place, ordered by time, so that a window is two bisections.
+
+    Nothing is dropped while a batch is worked on: it is worked on in causal order, not in time order.
+    """
+
+    def __init__(self, before: Iterable[Recent]) -> None:
+        self.all = list(before)
+        self._times = [r.at for r in self.all]
+
+    def add(self, recent: Recent) -> None:
+        at = bisect_right(self._times, recent.at)
+        self._times.insert(at, recent.at)
+        self.all.insert(at, recent)
+
+    def near(self, at: float, within: float) -> list[Recent]:
+        """Those at most `within` seconds from `at`, oldest first."""
+        times = self._times
+        if not times or times[-1] < at - within:
+            return []
+        return self.all[bisect_left(times, at - within) : bisect_right(times, at + within)]
+
+
 class _Desk:
-    """A Memory opened for one call: lists are copied only where this call writes."""
+    """A Memory opened for one call: only what this call touches is copied."""
 
     def __init__(self, memory: Memory) -> None:
         self._before = memory
-        self._recent: dict[str, list[Recent]] = {}
-        self._tallies: dict[str, list[datetime]] = {}
+        self._tracks: dict[str, _Track] = {}
+        self._tallies: dict[str, list[float]] = {}
         self._seen = dict.fromkeys(memory.seen)
 
     def first_sight(self, observation: str) -> bool:
@@ -105,33 +186,31 @@ class _Desk:
         self._seen[observation] = None
         return True
 
-    def recent(self, device: str) -> list[Recent]:
-        found = self._recent.get(device)
+    def track(self, place: str) -> _Track:
+        found = self._tracks.get(place)
         if found is None:
-            found = self._recent[device] = list(self._before.recent.get(device, ()))
+            found = self._tracks[place] = _Track(self._before.recent.get(place, ()))
         return found
 
-    def everywhere(self) -> list[Recent]:
-        """Of all devices; only rare codes look so far."""
-        untouched = (v for k, v in self._before.recent.items() if k not in self._recent)
-        return [r for group in (*untouched, *self._recent.values()) for r in group]
+    def near_anywhere(self, at: float, within: float) -> list[Recent]:
+        for place in self._before.recent:
+            self.track(place)
+        return [r for track in self._tracks.values() for r in track.near(at, within)]
 
-    def tally(self, key: str, at: datetime) -> list[datetime]:
-        """Times within REPEAT of `at` under this key, `at` included; counted once per time."""
+    def tally(self, key: str, at: float) -> list[float]:
+        """Times under this key at most REPEAT from `at`, itself included."""
         times = self._tallies.setdefault(key, list(self._before.tallies.get(key, ())))
         if at not in times:
-            times.append(at)
-            times.sort()
-            del times[:-MAX_TALLY]
+            insort(times, at)
         return [time for time in times if abs(at - time) <= REPEAT]
 
     def closed(self) -> Memory:
-        recent = {k: v for k, v in self._before.recent.items() if k not in self._recent}
-        recent |= {k: tuple(v[-MAX_RECENT:]) for k, v in self._recent.items() if v}
+        recent = {k: v for k, v in self._before.recent.items() if k not in self._tracks}
+        recent |= {k: tuple(t.all[-MAX_RECENT:]) for k, t in self._tracks.items() if t.all}
         tallies = {k: v for k, v in self._before.tallies.items() if k not in self._tallies}
-        tallies |= {k: tuple(v) for k, v in self._tallies.items()}
+        tallies |= {k: tuple(v[-MAX_TALLY:]) for k, v in self._tallies.items()}
         return Memory(
-            recent=_newest(recent, MAX_DEVICES),
+            recent=_newest(recent, MAX_PLACES),
             tallies=_newest(tallies, MAX_TALLIES),
             seen=tuple(self._seen)[-MAX_SEEN:],
         )
@@ -147,198 +226,140 @@ def detect(memory: Memory, seen: Sequence[Observation]) -> tuple[Memory, list[Fi
     Pure and repeat-free: an observation that was already concluded gives nothing again, and the same
     observation always gives the same finding id.
     """
-    desk, out = _Desk(memory), []
-    read = shipped()
-    lines: list[tuple[int, datetime, str, Observation, Reading]] = []
+    desk = _Desk(memory)
+    out: list[Finding] = []
+    cases: list[tuple[int, float, str, Observation, _Case]] = []
     for observation in seen:
         if observation.kind is ObservationKind.KERNEL_LINE:
-            reading = read(str(observation.data.get("text", "")))
-            if reading is not None and reading.finding and desk.first_sight(observation.id):
-                rank = _rank(reading)
-                lines.append((rank, observation.at, observation.id, observation, reading))
+            case = _case(str(observation.data.get("text", "")))
+            if case is not None and desk.first_sight(observation.id):
+                at = observation.at.timestamp()
+                cases.append((case.rank, at, observation.id, observation, case))
         elif (finding := _about_the_log(observation)) and desk.first_sight(observation.id):
             out.append(finding)
-    lines.sort(key=_in_causal_order)
-    out += [f for line in lines if (f := _conclude(desk, line[3], line[4])) is not None]
-    out.sort(key=_by_time)
-    return desk.closed(), out
+    cases.sort(key=_CAUSAL_ORDER)
+    for _, at, _, observation, case in cases:
+        concluded = _conclude(desk, observation, case, at)
+        if concluded is not None:
+            out.append(concluded)
+    out.sort(key=_TIME_ORDER)
+    return (desk.closed() if out or cases else memory), out
 
 
-def _in_causal_order(
-    line: tuple[int, datetime, str, Observation, Reading],
-) -> tuple[int, datetime, str]:
-    return line[0], line[1], line[2]
+_CAUSAL_ORDER = itemgetter(0, 1, 2)
+_TIME_ORDER = attrgetter("at", "id")
 
 
-def _by_time(finding: Finding) -> tuple[datetime, str]:
-    return finding.at, finding.id
-
-
-def _rank(reading: Reading) -> int:
-    xid = reading.line.fields.get("xid")
-    if isinstance(xid, int):
-        return _RANK.get(xid, 1)
-    if "sxid" in reading.line.fields and "link" not in reading.line.fields:
-        return 2  # severity and data lines of an SXid fold into its summary
-    return _RANK_OF_CODE.get(reading.finding, 1)
-
-
-def _conclude(desk: _Desk, seen: Observation, reading: Reading) -> Finding | None:
+def _conclude(desk: _Desk, seen: Observation, case: _Case, at: float) -> Finding | None:
     """One observation's finding, or None when it is part of an error already concluded."""
-    line, at = reading.line, seen.at
-    device = _place(reading)
-    recents = desk.recent(device)
-    detail = _detail(reading)
-    if detail is not None and _folds(recents, reading, detail, at):
+    track = desk.track(case.place)
+    if case.detail is not None and _folds(track, case, at):
         return None
-    fields = line.fields
-    xid, pid = fields.get("xid"), fields.get("pid")
-    cause = _cause(desk, recents, reading, at)
-    graded = _in_context(desk, reading, cause, at)
-    finding = _finding(seen, reading, graded, cause)
-    recents.append(
-        Recent(
-            finding.id,
-            finding.code,
-            xid if isinstance(xid, int) else -1,
-            at,
-            finding.severity,
-            detail or "",
-            pid if isinstance(pid, int) else None,
-            finding.cause,
-        )
+    cause = _cause(desk, track, case, at)
+    graded = _in_context(desk, case, cause, at)
+    root = None if cause is None else cause.root or cause.id
+    finding = _finding(seen, case, graded, root)
+    recent = Recent(
+        finding.id, finding.code, case.xid, at, finding.severity, case.detail, case.pid, root
     )
-    if len(recents) > 2 * MAX_RECENT:
-        del recents[:MAX_RECENT]
+    track.add(recent)
+    if finding.code == "PCIE-AER-FATAL":
+        desk.track(_BUS_ERRORS).add(recent)
     return finding
 
 
-def _place(reading: Reading) -> str:
-    """Where related lines meet: the GPU, the switch, the drive's controller (nvme2 for nvme2n1)."""
-    if reading.finding.startswith("NVME-"):
-        found = re.match(r"nvme\d+", reading.line.device)
-        return found[0] if found else reading.line.device
-    return reading.line.device
-
-
-def _detail(reading: Reading) -> str | None:
-    """What must agree for two lines to be one error; None: every line is an error of its own."""
-    fields = reading.line.fields
-    if reading.fault_class in {FaultClass.APP_COUNT, FaultClass.SYMPATHETIC} and "xid" in fields:
-        return "" if fields["xid"] == 109 else str(fields.get("pid", ""))
-    if reading.finding.startswith(_NEVER_FOLDED) and reading.finding != "GPU-OFF-BUS":
-        return None
-    return str(fields.get("link", fields.get("record", "")))
-
-
-def _folds(recents: list[Recent], reading: Reading, detail: str, at: datetime) -> bool:
+def _folds(track: _Track, case: _Case, at: float) -> bool:
+    code, detail, severity = case.reading.finding, case.detail, case.reading.severity
     return any(
-        r.code == reading.finding
-        and (r.detail == detail or not detail)
-        and abs(at - r.at) <= FOLD
-        and reading.severity <= r.severity
-        for r in reversed(recents)
+        r.code == code and r.severity >= severity and (r.detail == detail or not detail)
+        for r in track.near(at, FOLD)
     )
 
 
-def _cause(desk: _Desk, recents: list[Recent], reading: Reading, at: datetime) -> Recent | None:
+def _cause(desk: _Desk, track: _Track, case: _Case, at: float) -> Recent | None:
     """The finding this one is part of."""
-    xid = reading.line.fields.get("xid")
-    if isinstance(xid, int):
-        return _cause_of_xid(desk, recents, xid, reading, at)
-    match reading.finding:
+    if case.xid != _NOT_XID:
+        return _cause_of_xid(desk, track, case, at)
+    match case.reading.finding:
         case "GPU-OFF-BUS":
-            return _nearest(recents, at, INCIDENT, lambda r: r.xid == 79) or _bus_error(desk, at)
+            lost = [r for r in track.near(at, INCIDENT) if r.xid == 79]
+            return _nearest(lost or desk.track(_BUS_ERRORS).near(at, INCIDENT), at)
         case "GPU-GSP-RATE-LIMITED":
-            among = recents if reading.line.device else desk.everywhere()
-            return _nearest(among, at, NAMED, lambda r: r.xid == 119)
+            near = track.near(at, NAMED) if case.place else desk.near_anywhere(at, NAMED)
+            return _nearest([r for r in near if r.xid == 119], at)
         case "NVME-LOST" | "NVME-IO-ERROR" | "NVME-PATH" | "NVME-RAID":
-            return _first(recents, at, DRIVE, lambda r: r.code.startswith("NVME-"))
+            return next((r for r in track.near(at, DRIVE) if r.code.startswith("NVME-")), None)
         case code if code.startswith("NVSWITCH-"):
-            return _nearest(recents, at, FOLD, lambda r: r.code == code and not r.detail)
+            return _nearest(
+                [r for r in track.near(at, FOLD) if r.code == code and not r.detail], at
+            )
     return None
 
 
-def _cause_of_xid(
-    desk: _Desk, recents: list[Recent], xid: int, reading: Reading, at: datetime
-) -> Recent | None:
+def _cause_of_xid(desk: _Desk, track: _Track, case: _Case, at: float) -> Recent | None:
+    xid = case.xid
     if xid in _MEMORY_FAULT:
-        return _first(recents, at, INCIDENT, lambda r: r.xid in _MEMORY_FAULT)
+        near = track.near(at, INCIDENT)
+        return next((r for r in near if r.xid in _MEMORY_FAULT and r.root is None), None)
     if xid == 45:
-        named = reading.line.fields.get("caused_by_xid")
+        named = case.reading.line.fields.get("caused_by_xid")
         if named is not None:
-            return _nearest(recents, at, NAMED, lambda r: r.xid == named)
-        return _nearest(recents, at, FOLLOWS, lambda r: r.xid >= 0 and r.xid not in _FOLLOWERS)
+            return _nearest([r for r in track.near(at, NAMED) if r.xid == named], at)
+        return _nearest(_faults(track.near(at, FOLLOWS)), at)
     if xid == 154:
-        return _nearest(recents, at, INCIDENT, lambda r: r.xid >= 0 and r.xid not in _FOLLOWERS)
+        return _nearest(_faults(track.near(at, INCIDENT)), at)
     if xid == 109:
-        pid = reading.line.fields.get("pid")
-        return _nearest(
-            recents,
-            at,
-            FOLLOWS,
-            lambda r: r.xid in _APP_FAULT and (r.pid == pid or None in {r.pid, pid}),
-        )
-    return _bus_error(desk, at) if xid == 79 else None
+        near = [r for r in track.near(at, FOLLOWS) if r.xid in _APP_FAULT]
+        return _nearest([r for r in near if r.pid == case.pid or None in {r.pid, case.pid}], at)
+    return _nearest(desk.track(_BUS_ERRORS).near(at, INCIDENT), at) if xid == 79 else None
 
 
-def _bus_error(desk: _Desk, at: datetime) -> Recent | None:
-    """A fatal PCIe error names the port, not the GPU below it, so only time connects the two."""
-    return _nearest(desk.everywhere(), at, INCIDENT, lambda r: r.code == "PCIE-AER-FATAL")
+def _faults(near: list[Recent]) -> list[Recent]:
+    """Xids that can be a cause: not those that only follow."""
+    return [r for r in near if r.xid != _NOT_XID and r.xid not in _FOLLOWERS]
 
 
-def _nearest(
-    recents: Sequence[Recent], at: datetime, within: timedelta, wanted: Callable[[Recent], bool]
-) -> Recent | None:
-    near = [r for r in recents if abs(at - r.at) <= within and wanted(r)]
-    return min(near, key=lambda r: abs(at - r.at), default=None)
+def _nearest(near: list[Recent], at: float) -> Recent | None:
+    return min(near, key=lambda r: abs(at - r.at), default=None) if near else None
 
 
-def _first(
-    recents: Sequence[Recent], at: datetime, within: timedelta, wanted: Callable[[Recent], bool]
-) -> Recent | None:
-    return next((r for r in recents if abs(at - r.at) <= within and wanted(r)), None)
-
-
-def _in_context(desk: _Desk, reading: Reading, cause: Recent | None, at: datetime) -> FaultClass:
+def _in_context(desk: _Desk, case: _Case, cause: Recent | None, at: float) -> FaultClass:
     """The class a line comes to given what else was seen."""
-    fields, device = reading.line.fields, reading.line.device
-    if fields.get("xid") == 109:
+    reading = case.reading
+    if case.xid == 109:
         # More than FOLLOWS apart, so that one hang that prints twice is not a repetition.
-        times = desk.tally(f"109 {device}", at)
-        repeated = any(at - time > FOLLOWS for time in times)
+        repeated = any(at - time > FOLLOWS for time in desk.tally(f"109 {case.place}", at))
         return FaultClass.DRAIN_AFTER_JOB if repeated or cause is None else reading.graded
-    repeats = fields.get("repeats_to_drain")
-    if isinstance(repeats, int):
-        times = desk.tally(f"{reading.finding} {device} {fields.get('link')}", at)
+    if case.xid == 74 and isinstance(repeats := reading.line.fields.get("repeats_to_drain"), int):
+        times = desk.tally(f"74 {case.place} {reading.line.fields.get('link')}", at)
         return FaultClass.DRAIN_AFTER_JOB if len(times) >= repeats else reading.graded
     return reading.graded
 
 
-def _finding(
-    seen: Observation, reading: Reading, graded: FaultClass, cause: Recent | None
-) -> Finding:
-    line, summary = reading.line, reading.summary
+def _finding(seen: Observation, case: _Case, graded: FaultClass, root: str | None) -> Finding:
+    reading, summary, severity = case.reading, case.reading.summary, case.reading.severity
     if graded is not reading.graded:
-        summary = f"{summary} ({OUR_ACTION[graded]})"
+        summary, severity = f"{summary} ({OUR_ACTION[graded]})", SEVERITY[graded]
     return Finding(
-        id=stable_id(seen.cluster, seen.node, reading.finding, line.device, seen.id, prefix="F-"),
+        id=stable_id(
+            seen.cluster, seen.node, reading.finding, case.component.id, seen.id, prefix="F-"
+        ),
         cluster=seen.cluster,
         node=seen.node,
         code=reading.finding,
-        component=Component(line.component, line.device),
-        severity=SEVERITY[graded],
+        component=case.component,
+        severity=severity,
         fault_class=reading.fault_class,
         summary=summary,
         at=seen.at,
         evidence=(
             Evidence(observation=seen.id, at=seen.at, text=str(seen.data["text"])[:MAX_TEXT]),
         ),
-        cause=(cause.root or cause.id) if cause is not None else None,
+        cause=root,
         vendor_action=reading.vendor_action,
         driver_action=reading.driver_action,
         catalogue=catalogue().version,
-        fields=line.fields,
+        fields=reading.line.fields,
     )
 
 

@@ -301,6 +301,6 @@ def grade_line(line: Line, catalogue: Catalogue) -> Reading:
         fault_class=entry.fault_class,
         graded=entry.fault_class,
         severity=SEVERITY[entry.fault_class],
-        summary=f"{entry.finding}{where}: {entry.means}{times}",
+        summary=f"{entry.finding or entry.code}{where}: {entry.means}{times}",
         vendor_action=entry.vendor or None,
     )
