@@ -57,6 +57,8 @@ async def test_the_gate_records_which_job_got_which_gpus(home: Path) -> None:
 
 
 async def test_a_gate_that_never_comes_back_is_ended_and_counts_as_failed(home: Path) -> None:
-    gate = LabGate(home, bound_s=0.0)
-    tell(home, NODES[1], Verdict.OK)
+    script = home / "prolog"
+    script.write_text("#!/bin/sh\nexec sleep 60\n", "ascii")
+    script.chmod(0o755)
+    gate = LabGate(home, folder=home, bound_s=0.2)
     assert await gate.prolog(JobId("7"), NODES[1], "hana", ()) == 124

@@ -55,6 +55,8 @@ class LabShape(msgspec.Struct, frozen=True, kw_only=True):
     """Real seconds, on average: a visitor has minutes, where the trace has months."""
     repair_s: tuple[float, float] = (75.0, 150.0)
     """Shortest and longest repair, real seconds."""
+    bench_test_s: float = 20.0
+    """Between repair and release, real seconds: longer than the agent takes to look again."""
     crash_every_s: float = 45.0
     """How often a user's program crashes on a GPU, real seconds."""
 
@@ -184,7 +186,8 @@ class LabCluster:
             return
         node.repair()
         name = node.key.node
-        self.tell(f"{name}: a technician has repaired it")
+        self.tell(f"{name}: a technician has repaired it, and tests it")
+        await asyncio.sleep(self.shape.bench_test_s)
         try:
             await release(name, f"repaired: {what}; bench test passed")
         except KomainuError as error:

@@ -31,9 +31,11 @@ def scripts() -> Path:
 class LabGate:
     """Prologs and epilogs of all lab nodes; each node's directories are `home/NODE/run` and `…/state`."""
 
-    def __init__(self, home: Path, *, bound_s: float = 70.0) -> None:
-        """`bound_s`: longer than any wait the gate itself allows (60 s)."""
-        self._scripts = scripts()
+    def __init__(self, home: Path, *, folder: Path | None = None, bound_s: float = 70.0) -> None:
+        """`folder`: other scripts than the product's. `bound_s`: longer than any wait the gate itself
+        allows (60 s).
+        """
+        self._scripts = folder or scripts()
         self._conf = home / "gate.conf"
         self._bound_s = bound_s
         self._conf.write_text(f"run_dir={home}/%n/run\nstate_dir={home}/%n/state\n", "ascii")

@@ -33,8 +33,7 @@ _RESET = "{xid}: 154, GPU recovery action changed from 0x0 (None) to 0x1 (GPU Re
 
 LINES: Mapping[Fault, tuple[Printed, ...]] = {
     Fault.GPU_LOST: (
-        Printed(0.0, "pcieport {pci}.0: AER: Uncorrected (Fatal) error received: id=0010"),
-        Printed(0.1, "{xid}: 79, pid={pid}, name=python3, GPU has fallen off the bus."),
+        Printed(0.0, "{xid}: 79, pid={pid}, name=python3, GPU has fallen off the bus."),
         Printed(0.0, "NVRM: GPU {pci}.0: GPU has fallen off the bus."),
         Printed(
             0.002,
