@@ -129,10 +129,17 @@ def load(path: Path | None = None) -> Config:
 def parse(text: str, where: str) -> Config:
     """Check the text of a komainu.toml; `where` names it in errors."""
     try:
-        config = msgspec.convert(tomllib.loads(text), Config)
+        config = msgspec.convert(tomllib.loads(text), Config, dec_hook=_path)
     except (tomllib.TOMLDecodeError, msgspec.ValidationError) as error:
         raise ConfigError(f"{where}: {error}. See docs/reference/configuration.md.") from error
     names = [cluster_name(cluster.name) for cluster in config.clusters]
     if len(set(names)) != len(names):
         raise ConfigError(f"{where}: a cluster name occurs twice in [[clusters]]: {names}")
     return config
+
+
+def _path(wanted: type, value: object) -> object:
+    """msgspec knows no paths; TOML has them as text."""
+    if wanted is Path and isinstance(value, str):
+        return Path(value)
+    raise TypeError(f"found {value!r}, expected {wanted.__name__}")
