@@ -37,7 +37,7 @@ class Follower:
         self._node, self._kernel, self._clock = node, kernel, clock
         self._wanted: int | None = None
         self._caught_up = False
-        self._until: list[tuple[int, asyncio.Future[None]]] = []
+        self._until: list[tuple[int | None, asyncio.Future[None]]] = []
 
     async def run(self) -> None:
         """Follow for ever; a log that cannot be read makes the node UNKNOWN and is tried again."""
@@ -50,7 +50,7 @@ class Follower:
 
     async def until(self, seq: int | None) -> None:
         """Wait until the record `seq`, and all before it, have been judged."""
-        if seq is None or (self._caught_up and (self._node.cursor.seq or 0) >= seq):
+        if self._caught_up and self._read_to(seq):
             return
         passed = asyncio.get_running_loop().create_future()
         self._until.append((seq, passed))
@@ -148,16 +148,20 @@ class Follower:
 
     def _check_caught_up(self) -> None:
         seq = self._node.cursor.seq
-        if not self._caught_up and (self._wanted is None or (seq or 0) >= self._wanted):
+        if not self._caught_up and self._read_to(self._wanted):
             self._caught_up = True
             if self._node.looks.get(KERNEL_LOG, Look(Verdict.OK)).verdict is not Verdict.OK:
                 self._node.learn([self._source(readable=True, why="")])
             self._node.see({KERNEL_LOG: kernel_log(seq, self._wanted, "")})
-        passed = [wait for wait in self._until if self._caught_up and (seq or 0) >= wait[0]]
+        passed = [wait for wait in self._until if self._caught_up and self._read_to(wait[0])]
         for wait in passed:
             self._until.remove(wait)
             if not wait[1].done():
                 wait[1].set_result(None)
+
+    def _read_to(self, wanted: int | None) -> bool:
+        seq = self._node.cursor.seq
+        return wanted is None or (seq is not None and seq >= wanted)
 
     def _cannot_read(self, why: str) -> None:
         self._caught_up = False

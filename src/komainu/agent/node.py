@@ -40,6 +40,9 @@ log = structlog.get_logger()
 SPOOL, STATE_COPY, RUN_DIR = "spool", "state-dir", "run-dir"
 """What can fail under the agent itself; each shows as a check of that name while it does."""
 
+CARRIED_BY_A_CHECK = frozenset({"HOST-KMSG-UNREADABLE"})
+"""Findings that are told and do not weigh: the check of that condition does, and ends with it."""
+
 
 class Cursor(msgspec.Struct, frozen=True, kw_only=True):
     """How far the kernel log of one boot has been judged."""
@@ -205,6 +208,8 @@ class Node:
 
     def _matters(self, finding: Finding) -> bool:
         """Whether a finding can ever weigh in the verdict; the rest is shipped and not kept."""
+        if finding.code in CARRIED_BY_A_CHECK:
+            return False
         grades = (finding, graded(finding, self.policy))
         return finding.verdict is Verdict.UNKNOWN or any(one.condemns for one in grades)
 

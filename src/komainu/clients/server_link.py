@@ -59,18 +59,21 @@ class HttpLink:
         self._enrolling = threading.Lock()
         self._own = threading.local()
         self._open: set[http.client.HTTPConnection] = set()
+        self._closed = False
 
     async def send(self, batch: Batch) -> Reply:
         loop = asyncio.get_running_loop()
         return await loop.run_in_executor(self._threads, self._send, batch)
 
     def close(self) -> None:
-        """Cut every connection, so that a long poll under way ends now."""
+        """Cut every connection, so that a long poll under way ends now, and open no other."""
+        self._closed = True
+        self._threads.shutdown(wait=False, cancel_futures=True)
         for connection in list(self._open):
             with contextlib.suppress(OSError):
                 if connection.sock is not None:
                     connection.sock.shutdown(socket.SHUT_RDWR)
-        self._threads.shutdown(wait=False, cancel_futures=True)
+            connection.close()
 
     def _send(self, batch: Batch) -> Reply:
         token = self._token()
@@ -156,6 +159,8 @@ class HttpLink:
         return reply.status, text
 
     def _connect(self) -> http.client.HTTPConnection:
+        if self._closed:
+            raise ConnectionAbortedError("the agent is stopping")
         host, port = self._server.hostname or "", self._server.port
         connection: http.client.HTTPConnection = (
             http.client.HTTPSConnection(host, port, timeout=CONNECT_TIMEOUT_S, context=self._tls)

@@ -1,0 +1,309 @@
+"""The agent from end to end, with a make-believe kernel log, server, clock and GPUs."""
+
+from __future__ import annotations
+
+import asyncio
+
+import msgspec
+import pytest
+from tests.agent.conftest import Bed
+from tests.agent.fakes import BOOT, NEXT_BOOT, XID_79, FakeKernel, settle, until
+
+from komainu.core.decision import OrderKind
+from komainu.core.errors import StorageError
+from komainu.core.node import NodePolicy, Phase
+from komainu.core.observation import Observation, ObservationKind
+from komainu.core.verdict import Severity, Verdict
+
+
+async def test_a_node_that_was_looked_at_is_ok(bed: Bed) -> None:
+    bed.kernel.write("eth0: link up")
+    await bed.started()
+    await bed.becomes("OK/settled")
+    assert bed.file().verdict is Verdict.OK
+    assert bed.file().boot_id == BOOT
+    assert set(bed.verdict.checks) == {"kernel-log", "gpus", "state-dir", "clock"}
+
+
+async def test_nothing_looked_at_yet_is_unknown(bed: Bed) -> None:
+    bed.kernel.unreadable = "no permission; needs CAP_SYSLOG"
+    await bed.started()
+    await bed.becomes("UNKNOWN/settled")
+    assert "CAP_SYSLOG" in bed.verdict.message
+    bed.kernel.unreadable = ""
+    await bed.clock.forward(6)
+    await bed.becomes("OK/settled")
+    await until(lambda: len(_seen(bed, ObservationKind.KERNEL_SOURCE)) == 2)
+
+
+async def test_an_xid_79_condemns_at_once_and_waits_for_the_guard(bed: Bed) -> None:
+    await bed.started()
+    await bed.becomes("OK/settled")
+    bed.kernel.write(XID_79)
+    await bed.becomes("FAULT/confirming")
+    assert bed.file().phase is Phase.CONFIRMING
+    await until(lambda: bed.server.codes == ["GPU-XID-79"], "shipping")
+    assert bed.server.verdicts[-1].verdict is Verdict.FAULT
+    bed.server.order(OrderKind.HOLD, reason="xid 79", decision="D-1")
+    await bed.becomes("FAULT/settled")
+    assert "D-1" in bed.file().message
+    await until(lambda: bed.file(kept=True).phase is Phase.SETTLED, "copy")
+
+
+async def test_without_an_answer_the_node_settles_by_itself(bed: Bed) -> None:
+    await bed.started()
+    bed.server.down = True
+    bed.kernel.write(XID_79)
+    await bed.becomes("FAULT/confirming")
+    await bed.clock.forward(4)
+    assert bed.word == "FAULT/settled"
+
+
+async def test_without_a_server_it_settles_at_once(bed: Bed) -> None:
+    bed.link = None
+    await bed.started()
+    bed.kernel.write(XID_79)
+    await bed.becomes("FAULT/settled")
+
+
+async def test_a_line_written_by_a_user_changes_nothing(bed: Bed) -> None:
+    await bed.started()
+    bed.kernel.write(XID_79, facility=1)
+    last = bed.kernel.write("eth0: link up")
+    await until(lambda: bed.node.cursor.seq == last)
+    assert bed.word == "OK/settled"
+    assert bed.server.findings == {}
+
+
+async def test_a_fault_survives_restart_and_is_told_before_anything_is_read(bed: Bed) -> None:
+    await bed.started()
+    bed.kernel.write(XID_79)
+    await until(lambda: bed.server.codes == ["GPU-XID-79"])
+    await bed.kill()
+    (bed.config.run_dir / "verdict").unlink()
+    bed.kernel.unreadable = "gone"
+    bed.start()
+    await settle()
+    assert bed.verdict.verdict is Verdict.FAULT
+    assert bed.file().verdict is Verdict.FAULT
+
+
+async def test_a_fault_survives_a_reboot(bed: Bed) -> None:
+    await bed.started()
+    bed.kernel.write(XID_79)
+    await bed.becomes("FAULT/confirming")
+    await bed.stop()
+    bed.kernel = FakeKernel(bed.clock, NEXT_BOOT)
+    await bed.started()
+    assert bed.verdict.verdict is Verdict.FAULT
+    assert bed.file().boot_id == NEXT_BOOT
+    await bed.stop()
+    assert bed.server.codes == ["GPU-XID-79"]
+
+
+async def test_an_event_while_the_agent_was_down_is_found_and_asks_the_guard_first(
+    bed: Bed,
+) -> None:
+    bed.kernel.write("eth0: link up")
+    await bed.started()
+    await bed.stop()
+    bed.kernel.write(XID_79)
+    await bed.clock.forward(3600)
+    bed.start()
+    await bed.becomes("FAULT/confirming")
+    await bed.stop()
+    assert bed.server.codes == ["GPU-XID-79"]
+
+
+async def test_the_same_lines_are_not_acted_on_twice(bed: Bed) -> None:
+    bed.kernel.write(XID_79)
+    for _ in range(4):
+        await bed.started()
+        await until(lambda: bed.server.codes == ["GPU-XID-79"])
+        await bed.stop()
+    assert len(bed.server.sendings) == 1
+
+
+async def test_lost_records_are_counted_and_told(bed: Bed) -> None:
+    bed.kernel.write("a")
+    await bed.started()
+    bed.kernel.overwrite(41)
+    bed.kernel.write("b")
+    await until(lambda: _seen(bed, ObservationKind.KERNEL_GAP))
+    assert _seen(bed, ObservationKind.KERNEL_GAP)[0].data == {
+        "lost": 41, "boot_id": BOOT, "first_seq": 1, "last_seq": 41,
+    }  # fmt: skip
+
+
+async def test_only_what_the_last_boot_said_after_the_cursor_is_new(bed: Bed) -> None:
+    await bed.started()
+    bed.kernel.write(XID_79)
+    await until(lambda: bed.server.codes == ["GPU-XID-79"])
+    await bed.stop()
+    bed.server.order(OrderKind.RELEASE, findings=tuple(bed.server.findings))
+    bed.kernel = FakeKernel(bed.clock, NEXT_BOOT)
+    other = XID_79.replace("41:00", "42:00")
+    bed.kernel.previous = [f"[ 1000.000000] {XID_79}", f"[ 1005.250000] {other}"]
+    for _ in range(2):
+        await bed.started()
+        await until(lambda: len(bed.server.findings) == 2)
+        await bed.stop()
+    assert {f.component.id for f in bed.server.findings.values()} == {"0000:41:00", "0000:42:00"}
+    assert len(bed.server.sendings) == 2
+
+
+async def test_a_hold_refuses_and_a_release_by_id_admits_again(bed: Bed) -> None:
+    await bed.started()
+    bed.kernel.write(XID_79)
+    await until(lambda: bed.server.findings)
+    bed.server.order(OrderKind.HOLD, reason="by hand", decision="D-1")
+    await bed.becomes("FAULT/settled")
+    bed.server.order(OrderKind.RELEASE, findings=tuple(bed.server.findings))
+    await bed.becomes("OK/settled")
+    await bed.stop()
+    await bed.started()
+    assert bed.word == "OK/settled"
+    assert bed.server.batches[-1].orders_seen == 2
+
+
+async def test_a_hold_survives_restart_without_the_server(bed: Bed) -> None:
+    await bed.started()
+    bed.server.order(OrderKind.HOLD, reason="by hand", decision="D-1")
+    await bed.becomes("FAULT/settled")
+    await bed.kill()
+    bed.server.down = True
+    bed.start()
+    await settle()
+    assert bed.word == "FAULT/settled"
+
+
+async def test_when_the_guard_has_tripped_faults_are_told_and_not_refused(bed: Bed) -> None:
+    await bed.started()
+    bed.server.order(OrderKind.ADVISE_ONLY, value="on", codes=("GPU-XID-95",))
+    await until(lambda: bed.verdict.advise_only)
+    bed.kernel.write(XID_79)
+    await until(lambda: bed.verdict.codes == ("GPU-XID-79",))
+    assert bed.word == "OK/settled"
+    assert "advise-only" in bed.file().message
+    bed.server.order(OrderKind.ADVISE_ONLY, value="off")
+    await bed.becomes("FAULT/confirming")
+    await bed.clock.forward(4)
+    assert bed.word == "FAULT/settled"
+
+
+async def test_a_policy_order_changes_what_condemns_and_survives(bed: Bed) -> None:
+    await bed.started()
+    policy = NodePolicy(version="v2", severity={"GPU-XID-79": Severity.WATCH}, ttl_s=9)
+    bed.server.order(OrderKind.POLICY, value=msgspec.json.encode(policy).decode())
+    await until(lambda: bed.file().ttl_s == 9)
+    bed.kernel.write(XID_79)
+    await until(lambda: bed.server.codes == ["GPU-XID-79"])
+    assert bed.word == "OK/settled"
+    await bed.stop()
+    await bed.started()
+    assert bed.server.batches[-1].policy_seen == "v2"
+
+
+async def test_a_policy_nobody_can_read_leaves_the_old_one(bed: Bed) -> None:
+    await bed.started()
+    bed.server.order(OrderKind.POLICY, value="{not json")
+    bed.server.order(OrderKind.HOLD, reason="after it")
+    await bed.becomes("FAULT/settled")
+
+
+async def test_a_gpu_that_vanishes_is_a_finding_until_released(bed: Bed) -> None:
+    await bed.started()
+    await bed.becomes("OK/settled")
+    gone = bed.probe.lose(3)
+    await bed.clock.forward(16)
+    await until(lambda: bed.server.codes == ["GPU-MISSING"])
+    assert bed.verdict.verdict is Verdict.FAULT
+    assert next(iter(bed.server.findings.values())).component.id == gone.pci
+    bed.server.order(OrderKind.RELEASE, findings=tuple(bed.server.findings))
+    await settle()
+    await bed.clock.forward(16)
+    await bed.becomes("OK/settled")
+    await bed.stop()
+    await bed.started()
+    await bed.becomes("OK/settled")
+    assert len(bed.server.findings) == 1
+
+
+async def test_no_gpus_told_is_unknown_not_ok(bed: Bed) -> None:
+    bed.probe.seen = None
+    await bed.started()
+    await bed.becomes("UNKNOWN/settled")
+
+
+async def test_findings_wait_in_the_spool_while_the_server_is_away(bed: Bed) -> None:
+    bed.server.down = True
+    await bed.started()
+    bed.kernel.write(XID_79)
+    await bed.becomes("FAULT/confirming")
+    await bed.stop()
+    bed.server.down = False
+    await bed.started()
+    await until(lambda: bed.server.codes == ["GPU-XID-79"])
+
+
+async def test_the_end_of_a_job_is_checked_before_the_verdict_settles(bed: Bed) -> None:
+    await bed.started()
+    await bed.becomes("OK/settled")
+    bed.kernel.write("benign")
+    await settle()
+    bed.kernel.promised = bed.kernel.next_seq
+    _epilog(bed)
+    await bed.becomes("OK/checking")
+    assert bed.file().phase is Phase.CHECKING
+    bed.kernel.write("benign")
+    await bed.becomes("OK/settled")
+    await until(lambda: _seen(bed, ObservationKind.GATE))
+    assert _seen(bed, ObservationKind.GATE)[0].data["job"] == "77"
+
+
+async def test_a_check_after_a_job_that_does_not_end_says_so(bed: Bed) -> None:
+    await bed.started()
+    bed.server.order(
+        OrderKind.POLICY, value=msgspec.json.encode(NodePolicy(version="v", check_s=1)).decode()
+    )
+    await until(lambda: bed.node.policy.check_s == 1)
+    bed.kernel.write("benign")
+    await settle()
+    bed.kernel.promised = bed.kernel.next_seq
+    _epilog(bed)
+    await bed.becomes("OK/checking")
+    await bed.becomes("UNKNOWN/settled")
+    assert "post-job" in bed.verdict.message
+
+
+async def test_gate_records_are_told_once_across_restarts(bed: Bed) -> None:
+    await bed.started()
+    _epilog(bed)
+    await until(lambda: _seen(bed, ObservationKind.GATE))
+    await bed.kill()
+    _epilog(bed)
+    await bed.started()
+    await until(lambda: len(_seen(bed, ObservationKind.GATE)) == 2)
+
+
+async def test_a_second_agent_on_the_same_state_is_refused(bed: Bed) -> None:
+    await bed.started()
+    with pytest.raises(StorageError, match="in use by another agent"):
+        await bed.made().run(asyncio.Event())
+
+
+async def test_it_says_when_it_starts_and_stops(bed: Bed) -> None:
+    await bed.started()
+    await bed.stop()
+    told = [one.data["event"] for one in _seen(bed, ObservationKind.AGENT)]
+    assert told == ["started", "stopping"]
+
+
+def _seen(bed: Bed, kind: ObservationKind) -> list[Observation]:
+    return [one for one in bed.server.observations.values() if one.kind is kind]
+
+
+def _epilog(bed: Bed) -> None:
+    line = f"gate1 epilog end end {int(bed.clock.uptime_s())} {BOOT} 77 bob 1000 0,1 0\n"
+    with (bed.config.run_dir / "gate" / "records").open("a") as file:
+        file.write(line)

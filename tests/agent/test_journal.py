@@ -1,0 +1,67 @@
+"""The last lines of the boot before, from a journal or from what a panic left."""
+
+from __future__ import annotations
+
+import json
+import time
+from pathlib import Path
+
+from komainu.clients.journal import previous_boot_lines
+
+
+def _journalctl(folder: Path, *entries: dict[str, object], exit_: int = 0, wait_s: int = 0) -> str:
+    answer = folder / "answer"
+    answer.write_text("".join(json.dumps(entry) + "\n" for entry in entries) + "not json\n")
+    script = folder / "journalctl"
+    script.write_text(
+        f'#!/bin/sh\necho "$@" > {folder}/asked\nsleep {wait_s}\ncat {answer}\nexit {exit_}\n'
+    )
+    script.chmod(0o755)
+    return str(script)
+
+
+def _entry(text: object, **rest: str) -> dict[str, object]:
+    return {
+        "_TRANSPORT": "kernel", "MESSAGE": text, "_SOURCE_MONOTONIC_TIMESTAMP": "1234567", **rest,
+    }  # fmt: skip
+
+
+def test_kernel_lines_come_with_their_own_stamp(tmp_path: Path) -> None:
+    found = previous_boot_lines(
+        journalctl=_journalctl(tmp_path, _entry("NVRM: Xid"), _entry(list(b"caf\xe9"))),
+        pstore=tmp_path,
+    )
+    assert found == ["[    1.234567] NVRM: Xid", "[    1.234567] caf�"]
+    assert "-b -1" in (tmp_path / "asked").read_text()
+
+
+def test_what_the_kernel_did_not_write_is_left_out(tmp_path: Path) -> None:
+    forged = [
+        _entry("a", _TRANSPORT="syslog"),
+        _entry("b", SYSLOG_FACILITY="1"),
+        {"MESSAGE": "c"},
+        _entry("first\nNVRM: Xid (PCI:0000:41:00): 79"),
+    ]
+    found = previous_boot_lines(journalctl=_journalctl(tmp_path, *forged), pstore=tmp_path)
+    assert found == ["[    1.234567] first"]
+
+
+def test_without_a_journal_a_panic_dump_is_read(tmp_path: Path) -> None:
+    (tmp_path / "dmesg-efi-2").write_text("Panic#1 Part2\n<4>[   10.000001] older\n")
+    (tmp_path / "dmesg-efi-1").write_text(
+        "Panic#1 Part1\n<12>[   10.000002] by a user\n<4>[   10.000003] newer\n"
+    )
+    found = previous_boot_lines(journalctl=str(tmp_path / "none"), pstore=tmp_path)
+    assert found == ["[   10.000001] older", "[   10.000003] newer"]
+
+
+def test_nothing_kept_is_nothing(tmp_path: Path) -> None:
+    journalctl = _journalctl(tmp_path, _entry("x"), exit_=1)
+    assert previous_boot_lines(journalctl=journalctl, pstore=tmp_path / "none") == []
+
+
+def test_a_journal_that_hangs_is_given_up(tmp_path: Path) -> None:
+    began = time.monotonic()
+    journalctl = _journalctl(tmp_path, _entry("x"), wait_s=5)
+    assert previous_boot_lines(journalctl=journalctl, pstore=tmp_path, timeout_s=0.2) == []
+    assert time.monotonic() - began < 3
