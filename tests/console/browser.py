@@ -10,7 +10,6 @@ from collections.abc import Iterator
 
 import uvicorn
 from playwright.sync_api import Browser, sync_playwright
-
 from tests.console.fixture_server import Running, World, app
 
 CHROMIUM = "/usr/bin/chromium"

@@ -12,7 +12,7 @@ import asyncio
 import dataclasses
 import json
 import struct
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 
@@ -22,6 +22,7 @@ from starlette.applications import Starlette
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response, StreamingResponse
 from starlette.routing import Route
+from tests.console import synthetic as made
 
 from komainu.console.frame import routes
 from komainu.core.decision import Outcome, Result
@@ -38,12 +39,20 @@ from komainu.core.views import (
     Standing,
 )
 from komainu.ports import Changed
-from tests.console import synthetic as made
 
+_Endpoint = Callable[[Request], Awaitable[Response]]
 _STANDINGS = list(Standing)
 _FAULTS = [
-    {"id": "xid-79", "title": "GPU falls off the bus (Xid 79)", "text": "Fatal: the node leaves service at once."},
-    {"id": "xid-63", "title": "Row remapping (Xid 63)", "text": "Watched: the node stays in service."},
+    {
+        "id": "xid-79",
+        "title": "GPU falls off the bus (Xid 79)",
+        "text": "Fatal: the node leaves service at once.",
+    },
+    {
+        "id": "xid-63",
+        "title": "Row remapping (Xid 63)",
+        "text": "Watched: the node stays in service.",
+    },
 ]
 
 
@@ -114,7 +123,9 @@ def columns(meta: object, parts: Sequence[tuple[str, str, object]]) -> bytes:
             count = len(data)
         else:
             numbers = list(values)  # type: ignore[call-overload]
-            data = struct.pack(f"<{len(numbers)}{ {'u8': 'B', 'u16': 'H', 'u32': 'I'}[kind]}", *numbers)
+            data = struct.pack(
+                f"<{len(numbers)}{ {'u8': 'B', 'u16': 'H', 'u32': 'I'}[kind] }", *numbers
+            )
             count = len(numbers)
         heads.append({"name": name, "type": kind, "offset": len(body), "count": count})
         body += data + b"\0" * (-len(data) % 8)
@@ -173,17 +184,20 @@ class Api:
             Route("/api/v1/lab/repair", self.signed(self.repair), methods=["POST"]),
         ]
 
-    def signed(self, endpoint):  # type: ignore[no-untyped-def]  # noqa: ANN001, ANN201
+    def signed(self, endpoint: _Endpoint) -> _Endpoint:
         async def guarded(request: Request) -> Response:
             role = request.cookies.get("session", "")
             if not role:
                 return _error(401, "Sign in first.")
             if request.method == "POST" and request.headers.get("x-komainu-csrf") != f"csrf-{role}":
                 return _error(403, "The CSRF token is missing.")
-            if self.world.broken and "/events" not in request.url.path and "/me" not in request.url.path:
+            if (
+                self.world.broken
+                and "/events" not in request.url.path
+                and "/me" not in request.url.path
+            ):
                 return _error(503, "The store does not answer.")
-            response: Response = await endpoint(request)
-            return response
+            return await endpoint(request)
 
         return guarded
 
@@ -245,7 +259,9 @@ class Api:
             return _error(403, "Holding needs an operator.")
         blocked = what == "hold" and self.world.room == 0 and not ask["force"]
         word = "Drain" if what == "hold" else "Resume"
-        text = f"{word} {made.CLUSTER}/{node}: {ask['reason']}\nrunning jobs finish; no new job starts"
+        text = (
+            f"{word} {made.CLUSTER}/{node}: {ask['reason']}\nrunning jobs finish; no new job starts"
+        )
         outcome = None
         if not ask["dry_run"]:
             result = Result.HELD if blocked else Result.DONE

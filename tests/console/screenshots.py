@@ -11,7 +11,6 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from playwright.sync_api import Page
-
 from tests.console.browser import chromium, serving
 from tests.console.fixture_server import World
 

@@ -22,7 +22,7 @@ from komainu.core.views import (
 )
 
 CLUSTER = ClusterName("lab-a")
-HOSTILE = "<img src=x onerror=\"window.__owned=1\">'\"&<script>window.__owned=1</script>"
+HOSTILE = '<img src=x onerror="window.__owned=1">\'"&<script>window.__owned=1</script>'
 NOW = datetime.now(UTC).replace(microsecond=0)
 PER_RACK = 8
 
@@ -124,7 +124,9 @@ def finding(number: int, at: datetime | None = None) -> Finding:
         code=code,
         component=Component(kind="gpu", id=f"0000:{0x18 + gpu * 0x11:02x}:00"),
         severity=severity,
-        fault_class=FaultClass.QUARANTINE_NOW if severity >= Severity.DEGRADED else FaultClass.WATCH,
+        fault_class=FaultClass.QUARANTINE_NOW
+        if severity >= Severity.DEGRADED
+        else FaultClass.WATCH,
         summary=summary,
         at=at,
         evidence=(
@@ -150,7 +152,9 @@ def part(number: int, of: Finding) -> Finding:
         fault_class=FaultClass.SYMPATHETIC,
         summary="Channels were torn down because of another fault",
         at=of.at + timedelta(seconds=number),
-        evidence=(_evidence(number, "NVRM: Xid (PCI:0000:4b:00): 45, pid=1, name=python", of.at, 9),),
+        evidence=(
+            _evidence(number, "NVRM: Xid (PCI:0000:4b:00): 45, pid=1, name=python", of.at, 9),
+        ),
         cause=of.id,
     )
 
@@ -183,7 +187,7 @@ def decision(number: int) -> DecisionView:
     made = Decision(
         id=f"D-{number:04d}",
         cluster=CLUSTER,
-        node=node_row.node,
+        node=name_of(number),
         action=Action.DRAIN,
         reason=node_row.why or "asked for by a person",
         by="policy",
@@ -195,7 +199,7 @@ def decision(number: int) -> DecisionView:
     outcome = Outcome(
         decision=made.id,
         cluster=CLUSTER,
-        node=node_row.node,
+        node=name_of(number),
         result=Result.HELD if held else Result.DONE,
         at=made.at + timedelta(milliseconds=140),
         detail="" if held else "IDLE became IDLE+DRAIN",
@@ -237,7 +241,7 @@ def node_view(number: int, node_row: NodeRow, **changes: object) -> dict[str, ob
     found = [view for view in first_findings() if view.finding.node == node_row.node]
     scheduler = SchedulerNode(
         cluster=CLUSTER,
-        node=node_row.node,
+        node=name_of(number),
         state=node_row.scheduler.split("+", maxsplit=1)[0],
         flags=frozenset({"DRAIN"}) if "DRAIN" in node_row.scheduler else frozenset(),
         reason=f"komainu:D-{number:04d}: {node_row.why}" if condemned else "",

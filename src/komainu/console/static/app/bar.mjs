@@ -30,8 +30,8 @@ export function TopBar({ route, me, clusters, cluster, fresh, line, waiting, pau
       <span class="dim">scheduler ${clusterView?.scheduler_seen ? clock(clusterView.scheduler_seen, zone) : 'never read'}</span></span>
     <button type="button" class=${`live live-${state}`} aria-pressed=${paused} title=${paused ? 'Go on' : 'Pause: the picture stands still'}
       onClick=${() => setPaused(!paused)}><i aria-hidden="true"></i>${paused ? `Paused${waiting ? ` · ${waiting} waiting` : ''}` : LINE_WORDS[/** @type {keyof typeof LINE_WORDS} */ (line)]}</button>
-    <button type="button" class="bare" title="Clock: UTC or this browser's" onClick=${() => setZone(zone === 'utc' ? 'local' : 'utc')}>${zone === 'utc' ? 'UTC' : 'Local'}</button>
-    <button type="button" class="bare" title="Theme" onClick=${() => setThemeWish(NEXT_THEME[themeWish] ?? 'auto')}>${themeWish === 'auto' ? 'Auto' : themeWish === 'dark' ? 'Dark' : 'Light'}</button>
+    <button type="button" class="bare" title="Clock: UTC or this browser's" onClick=${() => setZone(zone === 'utc' ? 'local' : 'utc')}><${Icon} name="clock" />${zone === 'utc' ? 'UTC' : 'Local'}</button>
+    <button type="button" class="bare" title="Theme" onClick=${() => setThemeWish(NEXT_THEME[themeWish] ?? 'auto')}><${Icon} name="theme" />${themeWish === 'auto' ? 'Auto' : themeWish === 'dark' ? 'Dark' : 'Light'}</button>
     <span class="who"><b>${me.user}</b><span class="dim">${me.role}</span></span>
     <button type="button" class="bare" title="Sign out" aria-label="Sign out" onClick=${leave}><${Icon} name="out" /></button>
   </header>`;

@@ -20,7 +20,7 @@ export function FindingsScreen({ shell }) {
   const load = useLoad(cluster ? path : '', (signal) => get(path, signal), tick);
   useEffect(() => shell.sayFresh(load.at, Boolean(load.error)), [load.at, load.error]);
   const list = useSteadyList(path, load.data);
-  const visible = severities.size ? list.shown.filter((view) => severities.has(view.severity)) : list.shown;
+  const visible = severities.size ? list.shown.filter((/** @type {any} */ view) => severities.has(view.severity)) : list.shown;
   const hidden = list.shown.length - visible.length;
   const folds = foldByCause(visible);
   return html`<main class="screen findings-screen" data-loading=${load.loading}>

@@ -6,6 +6,8 @@ import { withQuery } from './api.mjs';
 
 /** Changes that come together are read together. */
 const GATHER_MS = 400;
+/** Everything is read anew this often even when nothing seems to change: ages and missed events. */
+const ANYWAY_MS = 15000;
 
 /** @typedef {'connecting'|'live'|'broken'|'off'} Line */
 
@@ -74,6 +76,11 @@ export function useLive(cluster, from, paused) {
       source.close();
     };
   }, [cluster, ready]);
+
+  useEffect(() => {
+    const timer = setInterval(() => !held.current.paused && setBeat((old) => ({ tick: old.tick + 1, nodes: new Set() })), ANYWAY_MS);
+    return () => clearInterval(timer);
+  }, []);
 
   return { line: cluster ? line : 'off', tick: beat.tick, waiting, nodes: beat.nodes };
 }

@@ -72,7 +72,7 @@ function App() {
   useEffect(() => {
     if (clusterView && from?.cluster !== cluster) setFrom({ cluster, seq: clusterView.last_seq });
   }, [cluster, clusterView, from]);
-  const live = useLive(cluster, from?.cluster === cluster ? from.seq : null, paused);
+  const live = useLive(cluster, from && from.cluster === cluster ? from.seq : null, paused);
   const tickOf = useNodeTicks(live, cluster);
   useEffect(() => setBeat(live.tick), [live.tick]);
   useScreenKeys(cluster);

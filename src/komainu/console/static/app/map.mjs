@@ -17,7 +17,7 @@ import { Banner, Empty, Failed, Skeleton } from './states.mjs';
 import { NodeTable } from './table.mjs';
 
 const MOST_NEEDS = 7;
-const MOST_STORY = 9;
+const MOST_STORY = 20;
 
 /** @param {{shell: import('./shell.mjs').Shell}} props */
 export function MapScreen({ shell }) {
@@ -56,6 +56,7 @@ export function MapScreen({ shell }) {
                   card=${(/** @type {any} */ node, /** @type {number} */ gpu) => html`<${HoverCard} cluster=${cluster} node=${node} gpu=${gpu} shell=${shell} />`} />`}
         <${Legend} />
       </section>
+      <${Happening} shell=${shell} />
       <aside class="side">
         ${selected && html`<${Inspector} key=${selected} shell=${shell} node=${selected} act=${params.get('act') ?? ''} />`}
         ${clusterView?.lab && html`<${LabPanel} cluster=${cluster} node=${selected} zone=${shell.time.zone}
@@ -63,7 +64,6 @@ export function MapScreen({ shell }) {
           anyNode=${() => pickHealthy(picture)} />`}
         <${Needs} picture=${picture} shell=${shell} />
         ${clusterView && html`<section class="panel"><header><h3>Guard</h3></header><${GuardRoom} guard=${clusterView.guard} /></section>`}
-        <${Happening} shell=${shell} />
       </aside>
     </div>
   </main>`;
@@ -180,7 +180,7 @@ function Needs({ picture, shell }) {
 function Need({ node, shell }) {
   const { row, error } = useWhy({ shell, cluster: shell.cluster, node });
   return html`<li><a href=${nodePath(shell.cluster, node.name)}>
-    <span class="need-head"><${Badge} standing=${node.standing} /><strong>${node.name}</strong><span class="push dim">${node.since ? ago(node.since * 1000, shell.time.now) : ''}</span></span>
+    <span class="need-head"><${Glyph} kind=${node.standing} /><strong>${node.name}</strong><span class="dim">${node.standing}</span><span class="push dim">${node.since ? ago(node.since * 1000, shell.time.now) : ''}</span></span>
     <span class="need-why">${row ? row.why || 'no reason was given' : error ? 'the reason could not be read' : '…'}</span></a></li>`;
 }
 
@@ -189,7 +189,7 @@ function Happening({ shell }) {
   const { cluster, tick, time } = shell;
   const load = useLoad(`story ${cluster}`, async (signal) => {
     const [findings, decisions] = await Promise.all([
-      get(withQuery('/api/v1/findings', { cluster, limit: MOST_STORY * 2 }), signal),
+      get(withQuery('/api/v1/findings', { cluster, limit: MOST_STORY }), signal),
       get(withQuery('/api/v1/decisions', { cluster, limit: MOST_STORY }), signal),
     ]);
     return tell(findings.findings, decisions.decisions, MOST_STORY);
@@ -201,5 +201,5 @@ function Happening({ shell }) {
     ${load.data?.length === 0 && html`<p class="dim">Nothing has been found or decided here yet.</p>`}
     <ol>${(load.data ?? []).map((/** @type {any} */ line) => html`<li key=${line.key} class=${Date.parse(line.at) > first ? 'fresh' : ''}>
       <time>${clock(line.at, time.zone)}</time><span class=${`dot dot-${line.tone}`} aria-hidden="true"></span>
-      <span class="line"><a href=${nodePath(cluster, line.node)}>${line.node}</a> ${line.text}</span></li>`)}</ol></section>`;
+      <span class="line" title=${line.text}><a href=${nodePath(cluster, line.node)}>${line.node}</a> ${line.text}</span></li>`)}</ol></section>`;
 }

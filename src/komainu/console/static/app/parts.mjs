@@ -23,7 +23,7 @@ export function GuardRoom({ guard }) {
   const minutes = Math.round(guard.window_s / 60);
   return html`<div class=${`guard${room === 0 ? ' guard-full' : ''}`}>
     <p><strong>${room === 0 ? 'No room' : `Room for ${room}`}</strong>
-      ${guard.tripped_at ? ' · tripped' : ''}<span class="dim"> · further ${room === 1 ? 'node' : 'nodes'} Komainu may take out</span></p>
+      ${guard.tripped_at ? ' · tripped' : ''}<span class="dim"> · ${room === 0 ? 'Komainu takes no further node out' : `further ${room === 1 ? 'node' : 'nodes'} Komainu may take out`}</span></p>
     <${Meter} word="Out now" value=${guard.out} limit=${guard.limit} />
     <${Meter} word=${`Last ${minutes} min`} value=${guard.removed_in_window} limit=${guard.max_in_window} />
   </div>`;

@@ -1,6 +1,6 @@
 // The cluster on a canvas: cells grouped by kind and filled group by group, marks in one path per group,
 // nothing outside the window drawn. Needs no DOM but the 2D context it is given.
-import { BAY_LABEL, CELL, GAP, NODE_GAP, PER_LINE, bayAt, nodeAt } from './layout.mjs';
+import { BAY_LABEL, CELL, GAP, PER_LINE, bayAt, nodeAt } from './layout.mjs';
 import { KINDS, kindOf } from './standing.mjs';
 
 /** @typedef {import('./layout.mjs').Layout} Layout */
@@ -21,7 +21,7 @@ const FONT = '"Inter", "Segoe UI", system-ui, "DejaVu Sans", sans-serif';
 /** Below this many pixels a mark would be a smudge. */
 const MARK_FROM = 4;
 /** Room a name needs above its node. */
-const NAME_PX = 10;
+const NAME_PX = 13;
 
 /** @param {CanvasRenderingContext2D} g @param {Scene} scene @returns {number} cells drawn */
 export function draw(g, scene) {
@@ -146,10 +146,13 @@ function stillRunning(g, p, at, px) {
   }
 }
 
+/** @param {import('./layout.mjs').View} v @returns {number} pixels between cells and frame */
+const frameOut = (v) => Math.min(4, Math.max(1.5, v.k * 0.9));
+
 /** A node that is not healthy has a frame, also where its GPUs look well. @param {CanvasRenderingContext2D} g @param {Scene} scene @param {Seen[]} seen */
 function frames(g, { picture, layout: l, view: v, palette }, seen) {
   if (CELL * v.k < MARK_FROM) return;
-  const out = Math.max(1.5, v.k * 0.9);
+  const out = frameOut(v);
   g.lineWidth = Math.min(2, Math.max(1, v.k * 0.5));
   for (const standing of /** @type {const} */ (['watched', 'foreign', 'quarantined', 'faulty'])) {
     g.strokeStyle = palette[standing];
@@ -166,11 +169,11 @@ function frames(g, { picture, layout: l, view: v, palette }, seen) {
 function names(g, { picture, layout: l, view: v, palette, width, height }, seen) {
   g.textBaseline = 'alphabetic';
   g.fillStyle = palette.dim;
-  if (NODE_GAP * v.k >= NAME_PX) {
-    const size = Math.min(12, NODE_GAP * v.k * 0.72);
-    g.font = `${size}px ${FONT}`;
+  if (l.nodeGap * v.k >= NAME_PX) {
+    const room = l.nodeWidth * v.k + 4;
+    g.font = `${nameSize(g, seen.map((s) => picture.nodes[s.node].name), room, l.nodeGap * v.k * 0.62)}px ${FONT}`;
     for (const { node, x, y } of seen) {
-      g.fillText(clipped(g, picture.nodes[node].name, l.nodeWidth * v.k), x, y - Math.max(2.5, v.k * 0.9) - 1);
+      g.fillText(clipped(g, picture.nodes[node].name, room), x, y - frameOut(v) - 4);
     }
   }
   const size = Math.min(13, BAY_LABEL * v.k * 0.75);
@@ -186,12 +189,23 @@ function names(g, { picture, layout: l, view: v, palette, width, height }, seen)
   });
 }
 
-/** @param {CanvasRenderingContext2D} g @param {string} text @param {number} width */
+/**
+ * The size at which the longest name fits, within reason.
+ * @param {CanvasRenderingContext2D} g @param {string[]} names @param {number} width @param {number} most
+ */
+function nameSize(g, names, width, most) {
+  const longest = names.reduce((a, b) => (b.length > a.length ? b : a), '');
+  g.font = `10px ${FONT}`;
+  const fits = (10 * width) / Math.max(1, g.measureText(longest).width);
+  return Math.max(8.5, Math.min(12, most, fits));
+}
+
+/** Keeps the end, which tells names apart. @param {CanvasRenderingContext2D} g @param {string} text @param {number} width */
 function clipped(g, text, width) {
   if (g.measureText(text).width <= width) return text;
   let kept = text;
-  while (kept.length > 1 && g.measureText(`${kept}…`).width > width) kept = kept.slice(0, -1);
-  return `${kept}…`;
+  while (kept.length > 1 && g.measureText(`…${kept}`).width > width) kept = kept.slice(1);
+  return `…${kept}`;
 }
 
 /** @param {CanvasRenderingContext2D} g @param {Scene} scene */

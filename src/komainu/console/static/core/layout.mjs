@@ -10,6 +10,7 @@
  * @property {number} columns bays per line
  * @property {number} gpuRows lines of GPUs in a node
  * @property {number} nodeWidth @property {number} nodeHeight
+ * @property {number} nodeGap above each node
  * @property {number} bayWidth @property {number} bayHeight
  * @property {number} width @property {number} height all in units
  * @property {number[]} place node index → bay * MOST_IN_BAY + position in it
@@ -18,9 +19,10 @@
 export const CELL = 6;
 export const GAP = 1;
 export const PER_LINE = 4;
-/** Above each node, so that its name never lies on another's cells. */
-export const NODE_GAP = 5;
-const BAY_GAP = 9;
+/** Above each node; grows where there is room, so that names fit without lying on another's cells. */
+const NODE_GAP_LEAST = 5;
+const NODE_GAP_MOST = 11;
+const BAY_GAP = 8;
 /** Kept free for the rack's name. */
 export const BAY_LABEL = 9;
 /** A rack with more nodes takes several bays side by side. */
@@ -56,20 +58,23 @@ export function layout(picture, width, height) {
   const gpuRows = Math.ceil(most / PER_LINE);
   const nodeWidth = PER_LINE * (CELL + GAP) - GAP;
   const nodeHeight = gpuRows * (CELL + GAP) - GAP;
-  const bayHeight = BAY_LABEL + tallest * (NODE_GAP + nodeHeight);
+  const least = BAY_LABEL + tallest * (NODE_GAP_LEAST + nodeHeight);
   let columns = 1;
   let best = 0;
   for (let c = 1; c <= Math.max(1, bays.length); c++) {
     const rows = Math.ceil(bays.length / c);
-    const k = Math.min(width / (c * (nodeWidth + BAY_GAP) - BAY_GAP), height / (rows * (bayHeight + BAY_GAP)));
+    const k = Math.min(width / (c * (nodeWidth + BAY_GAP) - BAY_GAP), height / (rows * (least + BAY_GAP)));
     if (k > best) [best, columns] = [k, c];
   }
   const rows = Math.max(1, Math.ceil(bays.length / columns));
+  const spare = best > 0 ? (height / best / rows - least - BAY_GAP) / tallest : 0;
+  const nodeGap = Math.min(NODE_GAP_MOST, NODE_GAP_LEAST + Math.max(0, spare));
+  const bayHeight = BAY_LABEL + tallest * (nodeGap + nodeHeight);
   /** @type {number[]} */
   const place = [];
   bays.forEach((bay, b) => bay.nodes.forEach((node, i) => (place[node] = b * MOST_IN_BAY + i)));
   return {
-    bays, columns, gpuRows, nodeWidth, nodeHeight, bayHeight, place,
+    bays, columns, gpuRows, nodeWidth, nodeHeight, nodeGap, bayHeight, place,
     bayWidth: nodeWidth,
     width: columns * (nodeWidth + BAY_GAP) - BAY_GAP,
     height: rows * (bayHeight + BAY_GAP) - BAY_GAP,
@@ -86,7 +91,7 @@ export function nodeAt(l, node) {
   const bay = Math.floor(l.place[node] / MOST_IN_BAY);
   const i = l.place[node] % MOST_IN_BAY;
   const [x, y] = bayAt(l, bay);
-  return [x, y + BAY_LABEL + i * (NODE_GAP + l.nodeHeight) + NODE_GAP];
+  return [x, y + BAY_LABEL + i * (l.nodeGap + l.nodeHeight) + l.nodeGap];
 }
 
 /** @param {Layout} l @param {number} width @param {number} height @returns {View} everything in sight */
@@ -118,10 +123,10 @@ export function hit(l, picture, v, px, py) {
   const inX = x - column * (l.bayWidth + BAY_GAP);
   const inY = y - line * (l.bayHeight + BAY_GAP) - BAY_LABEL;
   if (column >= l.columns || !bay || inX > l.bayWidth || inY < 0) return null;
-  const i = Math.floor(inY / (NODE_GAP + l.nodeHeight));
+  const i = Math.floor(inY / (l.nodeGap + l.nodeHeight));
   const node = bay.nodes[i];
   if (node === undefined) return null;
-  const cellY = inY - i * (NODE_GAP + l.nodeHeight) - NODE_GAP;
+  const cellY = inY - i * (l.nodeGap + l.nodeHeight) - l.nodeGap;
   if (cellY < 0) return { node, gpu: -1 };
   const across = Math.min(PER_LINE - 1, Math.floor(inX / (CELL + GAP)));
   const gpu = Math.floor(cellY / (CELL + GAP)) * PER_LINE + across;

@@ -3,23 +3,25 @@ import { author } from './format.mjs';
 
 /** @typedef {{at: string, key: string, node: string, what: 'finding'|'decision', tone: string, text: string}} Line */
 
-const DOING = {
-  drain: 'taken out of service',
-  resume: 'returned to service',
-  adopt: "Slurm's own drain taken over",
-  'release-job': 'held job released',
+/** @type {Record<string, [string, string]>} what happened, and what was only wanted */
+const WORDS = {
+  drain: ['taken out of service', 'should leave service'],
+  resume: ['returned to service', 'should return to service'],
+  adopt: ["Slurm's own drain taken over", "Slurm's own drain should be taken over"],
+  'release-job': ['held job released', 'held job should be released'],
 };
 
 /** @param {any} view DecisionView @returns {Line} */
 function decided(view) {
   const d = view.decision;
-  const done = DOING[/** @type {keyof typeof DOING} */ (d.action)] ?? d.action;
+  const [happened, wanted] = WORDS[d.action] ?? [d.action, d.action];
+  const done = view.state === 'done' || view.state === 'already';
   const job = d.job ? ` (job ${d.job})` : '';
-  const state = view.state === 'done' ? '' : ` [${view.state}${view.limit ? `: ${view.limit}` : ''}]`;
+  const state = done ? '' : ` [${view.state}${view.limit ? `: ${view.limit}` : ''}]`;
   return {
     at: d.at, key: d.id, node: d.node, what: 'decision',
-    tone: { drain: 'quarantined', adopt: 'quarantined' }[/** @type {string} */ (d.action)] ?? 'healthy',
-    text: `${done}${job} by ${author(d.by)}${state}: ${d.reason}`,
+    tone: d.action === 'drain' || d.action === 'adopt' ? 'quarantined' : 'healthy',
+    text: `${done ? happened : wanted}${job} by ${author(d.by)}${state}: ${d.reason}`,
   };
 }
 
