@@ -18,7 +18,12 @@ from komainu.core.errors import KomainuError
 if TYPE_CHECKING:
     from komainu.config import Config
 
-COMMANDS: dict[str, str] = {}
+COMMANDS: dict[str, str] = {
+    "catalogue": "komainu.health.commands",
+    "demo": "komainu.demo",
+    "explain": "komainu.health.commands",
+    "server": "komainu.server.commands",
+}
 """Command → the module whose COMMANDS holds it. A test holds this against the modules themselves."""
 
 

@@ -77,6 +77,7 @@ class LabCluster:
             prolog=self.gate.prolog,
             epilog=self.gate.epilog,
         )
+        self._release: Release | None = None
         self._repairs: set[asyncio.Task[None]] = set()
 
     def _made(self) -> Sequence[LabNode]:
@@ -99,24 +100,26 @@ class LabCluster:
         return made
 
     async def run(self, release: Release) -> None:
-        """Live, until cancelled."""
+        """Live, until cancelled. `release`: the technician's way to ask Komainu for a node's release."""
+        self._release = release
         async with asyncio.TaskGroup() as players:
             players.create_task(self.scheduler.run())
             players.create_task(self._users())
             players.create_task(self._murmurs())
             players.create_task(self._colleague())
             if self.shape.faults:
-                players.create_task(self._fate(release))
+                players.create_task(self._fate())
                 players.create_task(self._crashes())
 
-    async def inject(
-        self, node: NodeName, fault: Fault, gpu: int | None, release: Release | None = None
-    ) -> None:
-        """Let `fault` strike `node` now. With `release`, a technician comes in a while."""
+    async def inject(self, node: NodeName, fault: Fault, gpu: int | None = None) -> None:
+        """Let `fault` strike `node` now; while the lab runs, a technician comes in a while."""
         index = self.chance.randrange(self.shape.gpus) if gpu is None else gpu
         await self._strike(self.nodes[node], fault, index)
-        if release is not None:
-            self._call_technician(self.nodes[node], sum(self.shape.repair_s) / 2, release)
+        self._call_technician(self.nodes[node], sum(self.shape.repair_s) / 2)
+
+    def mend(self, node: NodeName) -> None:
+        """Send the technician to `node` now."""
+        self._call_technician(self.nodes[node], 0.0)
 
     # ── who acts ─────────────────────────────────────────────────────────────────────────────────
 
@@ -135,7 +138,7 @@ class LabCluster:
                 )
             )
 
-    async def _fate(self, release: Release) -> None:
+    async def _fate(self) -> None:
         """Faults on the trace's timing; a server of the trace is always the same lab node."""
         plan = schedule(
             self.shape.seed,
@@ -149,7 +152,7 @@ class LabCluster:
             if node is None:
                 continue
             await self._strike(node, strike.fault, self.chance.randrange(self.shape.gpus))
-            self._call_technician(node, strike.lasts_s, release)
+            self._call_technician(node, strike.lasts_s)
 
     def _whole_node(self, strike: Strike) -> LabNode | None:
         """The strike's node, or the next one to it that is not broken already."""
@@ -172,15 +175,17 @@ class LabCluster:
             self.scheduler.fail(job)
             self.tell(f"job {job} on {node} failed with it")
 
-    def _call_technician(self, node: LabNode, lasts_s: float, release: Release) -> None:
-        repair = asyncio.create_task(self._repair(node, lasts_s, release))
-        self._repairs.add(repair)
-        repair.add_done_callback(self._repairs.discard)
+    def _call_technician(self, node: LabNode, lasts_s: float) -> None:
+        if self._release is not None:
+            repair = asyncio.create_task(self._repair(node, lasts_s, self._release))
+            self._repairs.add(repair)
+            repair.add_done_callback(self._repairs.discard)
 
     async def _repair(self, node: LabNode, lasts_s: float, release: Release) -> None:
         await asyncio.sleep(lasts_s)
         what = ", ".join(
-            f"{fault} on GPU {gpu.index} ({gpu.serial})" for fault, gpu in node.broken.items()
+            f"{fault} on GPU {gpu.index} (serial {gpu.serial})"
+            for fault, gpu in node.broken.items()
         )
         if not what:
             return
