@@ -23,8 +23,8 @@ _NEWLINE = r"(?:\\n|\\x0a|\s|NVRM:)"
 _NVRM = {
     "GPU-OFF-BUS": (
         rf"NVRM: GPU (?:at )?(?:PCI:)?{_D}:? (?:GPU )?has fallen off the bus"
-        rf"|NVRM: The NVIDIA GPU (?P<lost>[0-9A-Fa-f:.]{{10,18}}){_NEWLINE}*(?:\(PCI ID: \w{{4}}:\w{{4}}\))?"
-        rf"{_NEWLINE}*installed in this system has{_NEWLINE}*fallen off the bus"
+        rf"|NVRM: The NVIDIA GPU (?P<lost>[0-9A-Fa-f:.]{{10,18}}){_NEWLINE}{{0,40}}(?:\(PCI ID: \w{{4}}:\w{{4}}\))?"
+        rf"{_NEWLINE}{{0,40}}installed in this system has{_NEWLINE}{{0,40}}fallen off the bus"
         r"|NVRM: (?:\(PCI ID: \w{4}:\w{4}\) )?(?:installed in this system has )?fallen off the bus and is"
         rf"|{_GPU}GPU has fallen off the bus"
     ),
@@ -160,11 +160,13 @@ class _Family:
     """Patterns that share a beginning: one expression finds which, the pattern's own reads its fields."""
 
     def __init__(self, patterns: dict[str, str]) -> None:
-        self._own = {key: re.compile(pattern) for key, pattern in patterns.items()}
+        self._own = {key: re.compile(pattern, re.ASCII) for key, pattern in patterns.items()}
         # One alternation is about three times faster than trying ten patterns in turn. Group names may
         # not repeat in it, so the inner ones are dropped and each alternative is numbered instead.
         nameless = (re.sub(r"\(\?P<\w+>", "(?:", pattern) for pattern in patterns.values())
-        self._which = re.compile("|".join(f"(?P<k{n}>{p})" for n, p in enumerate(nameless)))
+        self._which = re.compile(
+            "|".join(f"(?P<k{n}>{p})" for n, p in enumerate(nameless)), re.ASCII
+        )
         self._keys = {f"k{n}": key for n, key in enumerate(patterns)}
 
     def find(self, text: str) -> tuple[str, dict[str, str]] | None:

@@ -14,10 +14,10 @@ from komainu.core.verdict import FaultClass
 from komainu.health.model import SEVERITY
 
 _REGISTERS = re.compile(
-    r"NVLink: fatal error detected on link (-?\d{1,3})(?:\(([0-9A-Fa-fx, ]{1,120})\))?"
+    r"(?a)NVLink: fatal error detected on link (-?\d{1,3})(?:\(([0-9A-Fa-fx, ]{1,120})\))?"
 )
 _NVLINK5 = re.compile(
-    r"([A-Z0-9_]{2,40}) +(Nonfatal|Non-fatal|Fatal|Correctable) +XC(\d+) +i(\d+) +Link +(-?\d{1,3})"
+    r"(?a)([A-Z0-9_]{2,40}) +(Nonfatal|Non-fatal|Fatal|Correctable) +XC(\d+) +i(\d+) +Link +(-?\d{1,3})"
     r"(?: +\((0x[0-9A-Fa-f]{1,8}) (0x[0-9A-Fa-f]{1,8}))?"
 )
 

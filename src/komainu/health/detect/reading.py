@@ -19,6 +19,10 @@ REMEMBERED = 2048
 whether it means anything, then to conclude). At about 1 KB each this is bounded at 2 MB."""
 
 
+MAX_PASTED = 4096
+"""Characters of a pasted line that are looked at: four times what a kernel record can hold."""
+
+
 def grade(line: Line, known: Catalogue) -> Reading:
     """What a line means by the catalogue, taken alone."""
     if line.entry:
@@ -51,7 +55,7 @@ def shipped() -> Read:
 
 def read_pasted(line: str) -> Reading | None:
     """What a pasted line means; also lines of systemd-networkd and Fabric Manager, which never are kernel's."""
-    pasted = unwrap(line)
+    pasted = unwrap(line[:MAX_PASTED])
     if pasted is None:
         return None
     if pasted.writer is Writer.KERNEL:

@@ -16,19 +16,19 @@ START = "nvidia-nvswitch"
 
 _ADDRESS = r"[0-9A-Fa-f]{4,8}:[0-9A-Fa-f]{2}:[0-9A-Fa-f]{2}(?:\.[0-7])?"
 _SXID = re.compile(
-    rf"nvidia-nvswitch(\d{{1,3}}): SXid \((?:PCI:)?({_ADDRESS})\): (\d{{1,6}})(?:,|\s|\Z) ?"
+    rf"(?a)nvidia-nvswitch(\d{{1,3}}): SXid \((?:PCI:)?({_ADDRESS})\): (\d{{1,6}})(?:,|\s|\Z) ?"
     r"(?:(Correctable|Non-fatal|Fatal)\b,? ?|Severity (\d+) )?(?:Link (-?\d{1,3})\b)?"
 )
 FABRIC_TIME = r"\[[A-Z][a-z]{2} \d{2} \d{4} \d{2}:\d{2}:\d{2}\] \[[A-Z]+\](?: \[tid \d+\])? ?"
 _FABRIC = re.compile(
-    rf"(?:{FABRIC_TIME})?detected NVSwitch (fatal|non-fatal|correctable) error (\d{{1,6}}) on fid \d+ "
+    rf"(?a)(?:{FABRIC_TIME})?detected NVSwitch (fatal|non-fatal|correctable) error (\d{{1,6}}) on fid \d+ "
     rf"on NVSwitch pci bus id ({_ADDRESS})(?: physical id \d+)?(?: port (\d+))?"
 )
 _MULTICAST = re.compile(
-    rf"(?:{FABRIC_TIME})?failed to find the GPU handle \d+ in the multicast team"
+    rf"(?a)(?:{FABRIC_TIME})?failed to find the GPU handle \d+ in the multicast team"
 )
 _TOPOLOGY = re.compile(
-    rf"(?:{FABRIC_TIME})?detected number of NVSwitches don't match with any supported system topology"
+    rf"(?a)(?:{FABRIC_TIME})?detected number of NVSwitches don't match with any supported system topology"
 )
 
 _WORDS = {

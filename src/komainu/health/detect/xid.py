@@ -19,7 +19,7 @@ from komainu.health.model import OUR_ACTION, RECOVERY_ACTION, SEVERITY, Catalogu
 START = "NVRM: Xid ("
 
 _XID = re.compile(
-    r"NVRM: Xid \((?:PCI:)?"
+    r"(?a)NVRM: Xid \((?:PCI:)?"
     # Domain, bus, device; drivers before about 2012 print no domain: (0001:00).
     r"((?:[0-9A-Fa-f]{4,8}:)?[0-9A-Fa-f]{2,4}:[0-9A-Fa-f]{2})(?:\.[0-7])?"
     r"(?: GPU-I:(\d+)(?: GPU-CI:(\d+))?)?"
@@ -28,14 +28,16 @@ _XID = re.compile(
     r"(?:pid=('?<[^>]{0,20}>'?|\d{1,10}),? ?)?"
     r"(?:name=(.{0,100}?)(?:, |\Z))?"
 )
-_PLACE = re.compile(r"\(GPC (\d+), TPC (\d+), SM (\d+)\)")
-_CHANNEL = re.compile(r"(?:Ch|channel|Channel ID|Channel) (?:0x)?([0-9A-Fa-f]{8})")
-_RESET = re.compile(r"RST: (Yes|No), D-RST: (Yes|No)\s*\Z")
+_PLACE = re.compile(r"(?a)\(GPC (\d+), TPC (\d+), SM (\d+)\)")
+_CHANNEL = re.compile(r"(?a)(?:Ch|channel|Channel ID|Channel) (?:0x)?([0-9A-Fa-f]{8})")
+_RESET = re.compile(r"(?a)RST: (Yes|No), D-RST: (Yes|No)\s*\Z")
 _ACTION = re.compile(
-    r"GPU recovery action changed from 0x([0-9A-Fa-f]{1,8}) \([^)]{0,60}\) to 0x([0-9A-Fa-f]{1,8})"
+    r"(?a)GPU recovery action changed from 0x([0-9A-Fa-f]{1,8}) \([^)]{0,60}\) to 0x([0-9A-Fa-f]{1,8})"
 )
-_CAUSED_BY = re.compile(r"caused by previous Xid (\d{1,9})\s*\Z")
-_UNRECOGNIZED = re.compile(r"MMU Fault: ENGINE [A-Z0-9_ ]{1,80}UNRECOGNIZED_CLIENT faulted @ 0x")
+_CAUSED_BY = re.compile(r"(?a)caused by previous Xid (\d{1,9})\s*\Z")
+_UNRECOGNIZED = re.compile(
+    r"(?a)MMU Fault: ENGINE [A-Z0-9_ ]{1,80}UNRECOGNIZED_CLIENT faulted @ 0x"
+)
 
 
 def pci_address(text: str) -> str:
