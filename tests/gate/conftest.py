@@ -17,3 +17,9 @@ def bed(request: pytest.FixtureRequest, tmp_path: Path) -> Bed:
 def any_bed(request: pytest.FixtureRequest, tmp_path: Path) -> Bed:
     """Also under `-eu`, which a site's wrapper may well set."""
     return Bed(tmp_path, SHELLS[request.param])
+
+
+@pytest.fixture
+def one_bed(tmp_path: Path) -> Bed:
+    """One shell, for what takes seconds and does not depend on the shell."""
+    return Bed(tmp_path, next(iter(SHELLS.values())))

@@ -106,7 +106,9 @@ class Bed:
 
     def environment(self, more: dict[str, str] | None = None) -> dict[str, str]:
         conf = self.root / "gate.conf"
-        conf.write_text("".join(f"{key}={value}\n" for key, value in self.settings.items()))
+        text = "".join(f"{key}={value}\n" for key, value in self.settings.items())
+        if not conf.exists() or conf.read_text() != text:
+            replace(conf, text)
         return {
             "KOMAINU_GATE_CONF": str(conf),
             "SLURMD_NODENAME": "gpu-017",

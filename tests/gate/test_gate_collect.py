@@ -33,6 +33,7 @@ def path(tmp_path: Path) -> Path:
 @pytest.fixture
 def small(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(collect, "ROTATE_BYTES", 400)
+    monkeypatch.setattr(collect, "SETTLE_S", -1)
 
 
 def append(path: Path, text: str) -> None:
@@ -124,6 +125,23 @@ def test_a_line_written_just_before_the_second_rename_is_read(path: Path) -> Non
     found, state = reader.read_new(state)
     assert jobs(found) == ["50", *map(str, range(10, 16))]
     assert state.generation == 2
+
+
+@pytest.mark.usefixtures("small")
+def test_a_renamed_file_is_not_replaced_while_a_gate_may_still_write_into_it(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    reader = GateRecords(path)
+    append(path, "".join(line(n) for n in range(6)))
+    _, state = reader.read_new(GateOffset())
+    monkeypatch.setattr(collect, "SETTLE_S", 30)
+    append(path, "".join(line(n) for n in range(10, 16)))
+    found, state = reader.read_new(state)
+    assert len(found) == 6
+    assert (path.exists(), state.generation) == (True, 1)
+    os.utime(path.with_name("records.1"))  # any touch counts; only time passing settles it
+    monkeypatch.setattr(collect, "SETTLE_S", -1)
+    assert reader.read_new(state)[1].generation == 2
 
 
 @pytest.mark.usefixtures("small")

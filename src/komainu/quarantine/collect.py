@@ -11,6 +11,7 @@ from __future__ import annotations
 import hashlib
 import os
 import stat
+import time
 from pathlib import Path
 
 import msgspec
@@ -23,6 +24,9 @@ ROTATE_BYTES = 1024 * 1024
 """Beyond this the file is renamed to `records.1`: about 8,000 records, little of a tmpfs."""
 READ_BYTES = 256 * 1024
 """Most that one call reads of one file; the next call goes on from there."""
+SETTLE_S = 30.0
+"""A renamed file is replaced only after so long without a write: a gate that opened it just before
+it was renamed, and was then kept waiting, writes its line into it."""
 LINE_BYTES = 4096
 """Longest line worth keeping: the gate bounds every word, its lines stay below 1,500 bytes."""
 
@@ -112,7 +116,12 @@ class GateRecords:
         )
 
     def _is_read_out(self, old: _Place) -> bool:
-        return not old.inode or _read(self._old, old).place == old
+        try:
+            touched = self._old.stat().st_ctime
+        except FileNotFoundError:
+            return True
+        settled = abs(time.time() - touched) > SETTLE_S
+        return settled and (not old.inode or _read(self._old, old).place == old)
 
     def _rename(self, old: _Place) -> _Step:
         """Put the grown file in the old one's place; the old one's very last lines, if any."""
