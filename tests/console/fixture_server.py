@@ -239,7 +239,7 @@ class Api:
 
     async def map(self, _request: Request) -> Response:
         data = map_of(list(self.world.rows.values()))
-        return Response(data, media_type="application/x-komainu-columns")
+        return Response(data, media_type="application/vnd.komainu.columns")
 
     async def nodes(self, _request: Request) -> Response:
         return _json(list(self.world.rows.values()))
@@ -263,19 +263,19 @@ class Api:
             f"{word} {made.CLUSTER}/{node}: {ask['reason']}\nrunning jobs finish; no new job starts"
         )
         outcome = None
-        if not ask["dry_run"]:
-            result = Result.HELD if blocked else Result.DONE
+        if blocked:
+            text = f"{node} is not held: the guard has no room (5 removals in 600 s)."
+        elif not ask["dry_run"]:
+            result = Result.DONE
             outcome = Outcome(
                 decision="D-9001",
                 cluster=made.CLUSTER,
                 node=node,
                 result=result,
                 at=datetime.now(UTC),
-                detail="5 removals in 600 s" if blocked else "",
             )
-            if not blocked:
-                out = what == "hold"
-                self.world.set_standing(node, Standing.QUARANTINED if out else Standing.HEALTHY)
+            out = what == "hold"
+            self.world.set_standing(node, Standing.QUARANTINED if out else Standing.HEALTHY)
         row = self.world.rows[node]
         jobs = sorted({gpu.job for gpu in row.gpus if gpu.job})
         answer = Answer(

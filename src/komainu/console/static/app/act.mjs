@@ -46,8 +46,11 @@ export function ActionPanel({ cluster, node, what, role, onDone }) {
     setBusy(true);
     setError('');
     try {
-      const answer = await post(`${nodeApi(cluster, node)}/${what}`, { reason: reason.trim(), dry_run: dry, force: force && !dry });
-      if (dry) setPlan(answer);
+      const path = `${nodeApi(cluster, node)}/${what}`;
+      const asked = { reason: reason.trim(), dry_run: dry, force };
+      const answer = await post(path, asked);
+      const beyond = dry && what === 'hold' && role === 'admin' && roomOf(answer.guard) === 0;
+      if (dry) setPlan(beyond ? await post(path, { ...asked, force: true }) : answer);
       else {
         setDone(answer);
         onDone();
@@ -61,7 +64,7 @@ export function ActionPanel({ cluster, node, what, role, onDone }) {
   if (done) return html`<${Panel} title=${`${words.title} ${node}`} close=${close}><${Result} answer=${done} />
     <button type="button" class="primary wide" onClick=${close}>Close</button></${Panel}>`;
   return html`<${Panel} title=${`${words.title} ${node}`} close=${close}>
-    <form onSubmit=${(/** @type {Event} */ e) => { e.preventDefault(); if (!plan) ask(true); else if (!full || typed === node) ask(false); }}>
+    <form onSubmit=${(/** @type {Event} */ e) => { e.preventDefault(); if (!plan) ask(true); else if (!full || (force && typed === node)) ask(false); }}>
       <p class="dim">${words.does}</p>
       <label for="reason">Reason <span class="dim">(required; kept in the record)</span></label>
       <textarea id="reason" rows="3" required maxlength="200" autofocus value=${reason}
@@ -74,11 +77,11 @@ export function ActionPanel({ cluster, node, what, role, onDone }) {
         ${what === 'hold' ? html`<${GuardRoom} guard=${plan.guard} />` : html`<p class="dim small">A release never counts against the guard and is never held back by it.</p>`}
         ${full && html`<div class="banner banner-warn"><span>${force
           ? `The guard has no room. As an admin you may go beyond it; that is recorded. Type ${node} to confirm.`
-          : `The guard has no room: the hold is recorded and waits for room. Type ${node} to confirm.`}</span></div>
-          <label for="typed">Name of the node</label>
+          : 'The guard has no room. Release a node, wait for its window to pass, or ask an admin to go beyond it.'}</span></div>`}
+        ${force && html`<label for="typed">Name of the node</label>
           <input id="typed" autocomplete="off" spellcheck="false" value=${typed} onInput=${(/** @type {any} */ e) => setTyped(e.currentTarget.value)} />`}
-        <button class=${`primary wide${what === 'hold' ? ' danger' : ''}`} disabled=${busy || (full && typed !== node)}>
-          ${busy ? 'Working…' : `${words.verb} ${node}${force ? ' beyond the guard' : ''}`}</button>
+        ${(!full || force) && html`<button class=${`primary wide${what === 'hold' ? ' danger' : ''}`} disabled=${busy || (full && typed !== node)}>
+          ${busy ? 'Working…' : `${words.verb} ${node}${force ? ' beyond the guard' : ''}`}</button>`}
       </section>`}
     </form></${Panel}>`;
 }
@@ -99,8 +102,8 @@ function Jobs({ jobs }) {
 
 /** @param {{answer: any}} props */
 function Result({ answer }) {
-  const result = answer.outcome?.result ?? 'recorded';
-  const fine = result === 'done' || result === 'already';
+  const result = answer.outcome?.result ?? (answer.decision ? 'not done' : 'nothing to do');
+  const fine = result === 'done' || result === 'already' || result === 'nothing to do';
   return html`<div class=${`banner ${fine ? 'banner-good' : 'banner-warn'}`} role="status"><span><strong>${result}</strong>${answer.outcome?.detail ? `: ${answer.outcome.detail}` : ''}</span></div>
     <pre class="plan-text">${answer.text}</pre>
     ${answer.decision && html`<p class="dim small">Decision ${answer.decision.id}</p>`}`;

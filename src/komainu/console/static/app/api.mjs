@@ -48,9 +48,11 @@ export async function post(path, body) {
   return response.status === 204 ? null : response.json();
 }
 
+const COLUMNS = 'application/vnd.komainu.columns';
+
 /** @param {string} cluster @param {AbortSignal} [signal] */
 export async function getPicture(cluster, signal) {
-  const response = await ask(`/api/v1/clusters/${encodeURIComponent(cluster)}/map`, { signal });
+  const response = await ask(`/api/v1/clusters/${encodeURIComponent(cluster)}/map`, { signal, headers: { accept: `${COLUMNS}, application/json;q=0.5` } });
   const at = Date.now();
   if (response.headers.get('content-type')?.includes('json')) return pictureOfRows(await response.json(), at);
   return pictureOf(decode(await response.arrayBuffer()), at);

@@ -27,7 +27,7 @@ export function TopBar({ route, me, clusters, cluster, fresh, line, waiting, pau
     <${Search} cluster=${cluster} />
     <span class=${`freshness${fresh.old || line === 'broken' ? ' old' : ''}`} role="status">
       <span>Data as of <b>${fresh.at ? clock(fresh.at, zone) : '–'}</b>${fresh.old || line === 'broken' ? ' · old' : ''}</span>
-      <span class="dim">scheduler ${clusterView?.scheduler_seen ? clock(clusterView.scheduler_seen, zone) : 'never read'}</span></span>
+      <span class=${clusterView?.scheduler_error ? 'warn-text' : 'dim'} title=${clusterView?.scheduler_error ?? ''}>scheduler ${clusterView?.scheduler_error ? 'fails, last ' : ''}${clusterView?.scheduler_seen ? clock(clusterView.scheduler_seen, zone) : 'never read'}</span></span>
     <button type="button" class=${`live live-${state}`} aria-pressed=${paused} title=${paused ? 'Go on' : 'Pause: the picture stands still'}
       onClick=${() => setPaused(!paused)}><i aria-hidden="true"></i>${paused ? `Paused${waiting ? ` · ${waiting} waiting` : ''}` : LINE_WORDS[/** @type {keyof typeof LINE_WORDS} */ (line)]}</button>
     <button type="button" class="bare" title="Clock: UTC or this browser's" onClick=${() => setZone(zone === 'utc' ? 'local' : 'utc')}><${Icon} name="clock" />${zone === 'utc' ? 'UTC' : 'Local'}</button>

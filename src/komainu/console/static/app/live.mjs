@@ -59,7 +59,11 @@ export function useLive(cluster, from, paused) {
         setLine('live');
       };
       source.onmessage = heard;
-      source.addEventListener('changed', heard);
+      // Too far behind to be told one by one: go on from the newest and read everything anew.
+      source.addEventListener('reset', (event) => {
+        held.current.feed = feedFrom(Number(event.data));
+        flush();
+      });
       source.onerror = () => {
         source.close();
         failures += 1;

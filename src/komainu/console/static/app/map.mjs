@@ -38,6 +38,7 @@ export function MapScreen({ shell }) {
   return html`<main class="screen map-screen" data-loading=${load.loading}>
     <${Counts} picture=${picture} filter=${filter} clusterView=${clusterView} />
     <${Failed} load=${load} zone=${shell.time.zone} />
+    ${clusterView?.scheduler_error && html`<${Banner} tone="bad"><strong>The scheduler cannot be read.</strong> ${clusterView.scheduler_error}</${Banner}>`}
     ${clusterView?.advise_only && html`<${Banner}>Advise-only: Komainu says what it would do, and does nothing.</${Banner}>`}
     <div class="map-body">
       <section class="panel map-panel" aria-label="Map of the cluster">
