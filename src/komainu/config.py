@@ -139,7 +139,7 @@ def parse(text: str, where: str) -> Config:
 
 
 def _path(wanted: type, value: object) -> object:
-    """msgspec knows no paths; TOML has them as text."""
+    """A path is text in TOML, and msgspec reads none by itself."""
     if wanted is Path and isinstance(value, str):
         return Path(value)
     raise TypeError(f"found {value!r}, expected {wanted.__name__}")
