@@ -36,7 +36,7 @@ def test_kernel_lines_come_with_their_own_stamp(tmp_path: Path) -> None:
 
 
 def test_what_the_kernel_did_not_write_is_left_out(tmp_path: Path) -> None:
-    forged = [
+    forged: list[dict[str, object]] = [
         _entry("a", _TRANSPORT="syslog"),
         _entry("b", SYSLOG_FACILITY="1"),
         {"MESSAGE": "c"},

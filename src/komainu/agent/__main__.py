@@ -1,105 +1,22 @@
 """`python -m komainu.agent [CONFIG] [--once]`: what `komainu agent` becomes.
 
-A process of its own that never imports the command line, so that it stays small. Ends cleanly on
-SIGTERM and SIGINT.
+A program of its own that never imports the command line, so that it stays small.
 """
 
-from __future__ import annotations
-
-import asyncio
-import gc
 import os
-import signal
 import sys
-from pathlib import Path
-
-import structlog
-
-from komainu.agent.agent import Agent, AgentPorts, key_of
-from komainu.agent.clock import RealClock
-from komainu.agent.probe import SysProbe
-from komainu.clients.kmsg import kernel_log
-from komainu.clients.server_link import HttpLink
-from komainu.config import AgentConfig, load
-from komainu.core.errors import KomainuError
-from komainu.core.verdict import Verdict
-
-EXIT = {Verdict.OK: 0, Verdict.FAULT: 1, Verdict.UNKNOWN: 2, Verdict.SKIPPED: 2}
 
 
-def main(arguments: list[str]) -> int:
-    """Run the agent; returns the exit status."""
-    _log_to_stderr()
-    once = "--once" in arguments
-    paths = [Path(one) for one in arguments if one != "--once"]
-    try:
-        config = load(paths[0] if paths else None).agent
-        return asyncio.Runner().run(_run(config, once=once))
-    except KomainuError as error:
-        sys.stderr.write(f"komainu agent: {error}\n")
-        return 2
+def _main() -> None:
+    # Where other programs share this environment, structlog would load rich for its console: 5 MB.
+    sys.modules["rich"] = None  # type: ignore[assignment]  # the documented way to make an import fail
+    from komainu.agent.process import main
 
-
-async def _run(config: AgentConfig, *, once: bool) -> int:
-    link = link_of(config)
-    agent = Agent(
-        config,
-        AgentPorts(
-            clock=RealClock(),
-            kernel=kernel_log(config.kernel_log),
-            probe=SysProbe(config.rack),
-            link=link,
-        ),
-    )
-    gc.freeze()
-    try:
-        if once:
-            return EXIT[(await agent.once()).verdict]
-        await agent.run(_stop_on_signals())
-    finally:
-        if link is not None:
-            link.close()
-    return 0
-
-
-def link_of(config: AgentConfig) -> HttpLink | None:
-    """The link `agent.server` names; None when it is empty."""
-    if not config.server:
-        return None
-    key = key_of(config)
-    return HttpLink(
-        config.server,
-        cluster=key.cluster,
-        node=key.node,
-        token_file=config.token_file,
-        join_token_file=config.join_token_file,
-        ca_file=config.ca_file,
-    )
-
-
-def _stop_on_signals() -> asyncio.Event:
-    stop = asyncio.Event()
-    for number in (signal.SIGTERM, signal.SIGINT):
-        asyncio.get_running_loop().add_signal_handler(number, stop.set)
-    return stop
-
-
-def _log_to_stderr() -> None:
-    structlog.configure(
-        processors=[
-            structlog.processors.add_log_level,
-            structlog.processors.TimeStamper(fmt="iso", utc=True),
-            structlog.processors.format_exc_info,
-            structlog.processors.LogfmtRenderer(
-                key_order=["timestamp", "level", "event"], bool_as_flag=False
-            ),
-        ],
-        logger_factory=structlog.PrintLoggerFactory(sys.stderr),
-    )
-
-
-if __name__ == "__main__":
     status = main(sys.argv[1:])
     sys.stderr.flush()
     # Not sys.exit: a probe hanging on a dead device must not hold up the end of the process.
     os._exit(status)
+
+
+if __name__ == "__main__":
+    _main()
