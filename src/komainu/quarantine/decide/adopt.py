@@ -124,7 +124,7 @@ def _nothing_to_expect(situation: NodeSituation, refusal: Refusal, now: datetime
     """Whether the scheduler was seen long after the refusal, and its job was not held."""
     until = (refusal.received or refusal.at) + PATIENCE
     seen = situation.scheduler_at
-    return now >= until and seen is not None and seen >= until
+    return seen is not None and until <= seen <= now
 
 
 def _reason(bad: tuple[Finding, ...], standing: Decision | None, record: GateRecord) -> str:

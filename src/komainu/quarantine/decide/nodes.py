@@ -56,7 +56,7 @@ def resumed_by_hand(situation: NodeSituation, policy: Policy, now: datetime) -> 
     minute before the view, no longer counts.
     """
     standing, node, seen = situation.standing, situation.scheduler, situation.scheduler_at
-    if standing is None or node is None or seen is None or not _lifted(situation):
+    if standing is None or node is None or seen is None or not _lifted(situation, now):
         return None
     if _result(situation) not in {Result.DONE, Result.ALREADY}:
         return None
@@ -131,7 +131,7 @@ def _again(
     or the scheduler could not be reached until the decision expired.
     """
     result = _result(situation)
-    foreign_lifted = result is Result.FOREIGN and _lifted(situation)
+    foreign_lifted = result is Result.FOREIGN and _lifted(situation, now)
     late = standing.expires is not None and now >= standing.expires
     never_done = late and result in {None, Result.FAILED, Result.EXPIRED}
     if not foreign_lifted and not never_done:
@@ -153,9 +153,11 @@ def _result(situation: NodeSituation) -> Result | None:
     return None if outcome is None else outcome.result
 
 
-def _lifted(situation: NodeSituation) -> bool:
-    """Whether the scheduler, seen surely after the standing decision's outcome, shows it in service."""
+def _lifted(situation: NodeSituation, now: datetime) -> bool:
+    """Whether the scheduler, seen surely after the standing decision's outcome, shows it in service.
+    An outcome in the future says that the clock was set back: then a view since that is enough.
+    """
     node, seen, outcome = situation.scheduler, situation.scheduler_at, situation.standing_outcome
     if node is None or seen is None or outcome is None or node.out:
         return False
-    return seen >= outcome.at + LOOK_AGAIN
+    return seen >= outcome.at + LOOK_AGAIN or seen <= now < outcome.at
