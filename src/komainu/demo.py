@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
+import os
 import shutil
 import signal
 import socket
@@ -66,7 +67,7 @@ class Wishes(msgspec.Struct, frozen=True, kw_only=True):
     type=click.FloatRange(1, 10_000),
     help="Seconds of a job's life per second.",
 )
-@click.option("--seed", default=1, show_default=True, help="Another seed is another story.")
+@click.option("--seed", default=40, show_default=True, help="Another seed is another story.")
 @click.option(
     "--port", default=8470, show_default=True, help="Of the console; the next free one if taken."
 )
@@ -173,7 +174,7 @@ class _Demo:
         players = [
             asyncio.create_task(lab.run(_technician(config, self._home))),
             asyncio.create_task(story.follow(store, CLUSTER, self._tell)),
-            asyncio.create_task(self._welcome(store, config, passwords)),
+            asyncio.create_task(self._welcome(lab, store, config, passwords)),
         ]
         try:
             await self._until_stopped([server, *running, *players])
@@ -197,7 +198,9 @@ class _Demo:
                 task.result()
         stopped.cancel()
 
-    async def _welcome(self, store: SqlStore, config: Config, passwords: dict[str, str]) -> None:
+    async def _welcome(
+        self, lab: LabCluster, store: SqlStore, config: Config, passwords: dict[str, str]
+    ) -> None:
         """Show the way in as soon as every agent has been heard, then tell the story."""
         while True:
             heard = await asyncio.to_thread(_heard, store)
@@ -207,6 +210,7 @@ class _Demo:
             await asyncio.sleep(TELL_PROGRESS_S)
         took = time.monotonic() - self._began
         click.echo(_box(config.client.server, passwords, took))
+        lab.watched.set()
         held, self._lines = self._lines or [], None
         for line in held:
             click.echo(line)
@@ -345,8 +349,12 @@ def _free_port(wanted: int) -> int:
 
 @contextlib.contextmanager
 def _home() -> Iterator[Path]:
-    """A directory for all of it, in memory where that is possible, gone afterwards."""
-    usable = TMPFS.is_dir() and shutil.disk_usage(TMPFS).free > 500_000_000
+    """A directory for all of it, gone afterwards: in $TMPDIR, else in memory where that is possible."""
+    usable = (
+        "TMPDIR" not in os.environ
+        and TMPFS.is_dir()
+        and shutil.disk_usage(TMPFS).free > 500_000_000
+    )
     home = Path(tempfile.mkdtemp(prefix="komainu-demo-", dir=TMPFS if usable else None))
     try:
         (home / "nodes").mkdir()

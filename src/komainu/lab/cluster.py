@@ -47,10 +47,10 @@ class LabShape(msgspec.Struct, frozen=True, kw_only=True):
     per_rack: int = 8
     speed: float = 60.0
     """Lab seconds per real second, for jobs."""
-    seed: int = 1
+    seed: int = 40
     faults: bool = True
     """Whether faults strike by themselves (they can always be injected)."""
-    first_fault_s: float = 15.0
+    first_fault_s: float = 12.0
     fault_every_s: float = 30.0
     """Real seconds, on average: a visitor has minutes, where the trace has months."""
     repair_s: tuple[float, float] = (75.0, 150.0)
@@ -77,6 +77,8 @@ class LabCluster:
             prolog=self.gate.prolog,
             epilog=self.gate.epilog,
         )
+        self.watched = asyncio.Event()
+        """Faults and colleagues wait until somebody watches; jobs do not."""
         self._release: Release | None = None
         self._repairs: set[asyncio.Task[None]] = set()
 
@@ -146,8 +148,10 @@ class LabCluster:
             first_s=self.shape.first_fault_s,
             lasts_s=self.shape.repair_s,
         )
+        await self.watched.wait()
+        began_s = self.clock.real_s()
         for strike in plan:
-            await self.clock.until_real(strike.at_s)
+            await self.clock.until_real(began_s + strike.at_s)
             node = self._whole_node(strike)
             if node is None:
                 continue
@@ -200,6 +204,7 @@ class LabCluster:
 
     async def _crashes(self) -> None:
         """Users' programs crash on healthy GPUs all the time, and nobody may blame the node."""
+        await self.watched.wait()
         while True:
             await asyncio.sleep(self.chance.expovariate(1 / self.shape.crash_every_s))
             busy = [node for node in self.nodes.values() if not node.broken]
@@ -218,6 +223,7 @@ class LabCluster:
     async def _colleague(self) -> None:
         """Somebody drains a node by hand, and nobody but they may bring it back."""
         node = max(self.nodes)
+        await self.watched.wait()
         while True:
             await asyncio.sleep(40)
             self.scheduler.person_drain(node, "hiro", "swapping a fan, ask me before touching")
