@@ -79,7 +79,7 @@ def decided(result: Result = Result.DONE, limit: str = "") -> DecisionView:
 
 
 def view(standing: Standing = Standing.QUARANTINED, **more: Any) -> NodeView:
-    given_more = {
+    given_more: dict[str, Any] = {
         "row": row(standing),
         "verdict": NodeVerdict(verdict=Verdict.FAULT, checks={"kernel-log": Verdict.UNKNOWN}),
         "scheduler": shows(drained=True, reason="komainu:D-1: GPU-XID-79"),
@@ -330,10 +330,11 @@ def test_the_dry_run_says_the_same_and_that_nothing_was_done() -> None:
         (Result.ALREADY, 0),
         (Result.FOREIGN, 1),
         (Result.HELD, 1),
+        (None, 1),
         (Result.FAILED, 2),
     ],
 )
-def test_the_exit_code_says_whether_it_was_done(result: Result, code: int) -> None:
+def test_the_exit_code_says_whether_it_was_done(result: Result | None, code: int) -> None:
     ran = run(FakeServer(answer=answered(result)), "hold", "n1", "--because", "x")
     assert ran.exit_code == code
 

@@ -229,7 +229,7 @@ def _meant(
 
 def _answered(ctx: click.Context, said: Answer, *, as_json: bool) -> None:
     _say(said, lambda: text.answer(said), as_json=as_json)
-    ctx.exit(answer_code(said.outcome))
+    ctx.exit(answer_code(said))
 
 
 def _say(view: object, lines: Callable[[], Sequence[str]], *, as_json: bool) -> None:

@@ -7,7 +7,7 @@ from typing import Any, Protocol
 
 import click
 
-from komainu.core.decision import Outcome, Result
+from komainu.core.decision import Result
 from komainu.core.names import ClusterName, NodeKey, cluster_name, node_name
 from komainu.core.views import (
     Answer,
@@ -82,8 +82,12 @@ def findings_code(findings: Iterable[FindingView]) -> int:
     return FINDINGS if any(view.open for view in findings) else FINE
 
 
-def answer_code(outcome: Outcome | None) -> int:
-    """0: as asked. 1: not done, and the answer says why. 2: failed, or not known to be done."""
-    if outcome is None or outcome.result in {Result.DONE, Result.ALREADY}:
+def answer_code(said: Answer) -> int:
+    """0: as asked, or a dry run. 1: not done, and the text says why. 2: tried, and failed."""
+    if said.dry_run or said.decision is None:
         return FINE
-    return COULD_NOT_TELL if outcome.result in {Result.FAILED, Result.EXPIRED} else FINDINGS
+    if said.outcome is None:
+        return FINDINGS
+    if said.outcome.result in {Result.DONE, Result.ALREADY}:
+        return FINE
+    return COULD_NOT_TELL if said.outcome.result in {Result.FAILED, Result.EXPIRED} else FINDINGS
