@@ -39,6 +39,16 @@ def node_name(text: str) -> NodeName:
     return NodeName(_checked("node name", text))
 
 
+def account_name(text: str) -> str:
+    """Check an account's name: spelt like a host, since it stands in reasons and in logs."""
+    if not _NAME.fullmatch(text):
+        raise InputError(
+            f"account name {text[:80]!r} is not usable: expected at most 128 letters, digits, "
+            "'_', '.' or '-'"
+        )
+    return text
+
+
 def _checked(what: str, text: str) -> str:
     if not _NAME.fullmatch(text):
         raise InputError(
