@@ -51,7 +51,7 @@ def test_every_command_of_every_room_is_gathered() -> None:
     source = ROOT / "src" / "komainu"
     modules = [
         ".".join(("komainu", *path.relative_to(source).with_suffix("").parts))
-        for path in sorted(source.rglob("commands.py"))
+        for path in sorted([*source.glob("*/commands.py"), *source.glob("*/commands")])
     ]
     offered = {
         command.name: module

@@ -19,10 +19,18 @@ if TYPE_CHECKING:
     from komainu.config import Config
 
 COMMANDS: dict[str, str] = {
+    "agent": "komainu.agent.commands",
     "catalogue": "komainu.health.commands",
+    "check": "komainu.agent.commands",
+    "decisions": "komainu.quarantine.commands",
     "demo": "komainu.demo",
     "explain": "komainu.health.commands",
+    "findings": "komainu.quarantine.commands",
+    "hold": "komainu.quarantine.commands",
+    "nodes": "komainu.quarantine.commands",
+    "release": "komainu.quarantine.commands",
     "server": "komainu.server.commands",
+    "why": "komainu.quarantine.commands",
 }
 """Command → the module whose COMMANDS holds it. A test holds this against the modules themselves."""
 
