@@ -154,6 +154,13 @@ test('needs lists the worst first, the longest first, and counts what it leaves 
   assert.equal(more, 1);
 });
 
+test('a GPU that is no longer listed leaves an empty place, and the others keep theirs', () => {
+  const gpus = [1, 2, 3].map((index) => ({ index, standing: 'healthy', job: '' }));
+  const map = pictureOfRows([{ ...row('a', 'r', 'faulty'), gpus }], 1);
+  assert.deepEqual(map.nodes[0].gpus.map((gpu) => [gpu.index, gpu.standing]), [[0, 'unseen'], [1, 'healthy'], [2, 'healthy'], [3, 'healthy']]);
+  assert.equal(map.gpus, 3);
+});
+
 test('filters keep by standing and by part of node or rack, and counts add up', () => {
   const map = picture(60);
   const filter = { standings: new Set(['faulty', 'unseen']), text: '' };
@@ -189,6 +196,12 @@ test('only the newest of overlapping requests may speak', () => {
 
 test('pauses between tries grow and end', () => {
   assert.deepEqual([1, 2, 3, 20].map(backoff), [1000, 2000, 4000, 15000]);
+});
+
+test('what nobody needs to be told is not told', () => {
+  const info = { finding: { ...view('F').finding, severity: 0 } };
+  const [line, none] = tell([info, { finding: { ...view('G').finding, summary: 'C (x): s' } }], [], 9);
+  assert.deepEqual([line.text, none], ['C (x): s', undefined]);
 });
 
 const view = (id, cause = null, extra = {}) => ({ finding: { id, cause, at: '2026-11-30T10:00:00Z', node: 'n', code: 'C', summary: 's', severity: 3 }, ...extra });

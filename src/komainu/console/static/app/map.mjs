@@ -18,6 +18,8 @@ import { NodeTable } from './table.mjs';
 
 const MOST_NEEDS = 7;
 const MOST_STORY = 20;
+/** Findings read for it; most are not worth a line. */
+const STORY_FROM = 100;
 
 /** @param {{shell: import('./shell.mjs').Shell}} props */
 export function MapScreen({ shell }) {
@@ -161,12 +163,13 @@ function useWhy({ shell, cluster, node }) {
 function HoverCard({ cluster, node, gpu, shell }) {
   const { row } = useWhy({ shell, cluster, node });
   const one = node.gpus[gpu];
+  const seen = node.gpus.filter((/** @type {any} */ g) => !g.missing).length;
   const used = node.gpus.filter((/** @type {any} */ g) => g.busy).length;
   return html`<div class="card-head"><strong>${node.name}</strong><${Badge} standing=${node.standing} /></div>
     <p class="dim">${node.rack || 'rack not known'}${node.since ? ` · ${node.standing} for ${ago(node.since * 1000, shell.time.now).replace(' ago', '')}` : ''}</p>
     ${row?.why && html`<p>${row.why}</p>`}
-    <p>${node.gpus.length ? `${used} of ${node.gpus.length} GPUs busy` : 'No GPU seen'}${node.open ? ` · ${count(node.open, 'open finding')}` : ''}</p>
-    ${one && html`<p class="dim">GPU ${one.index}: ${one.standing}${one.busy ? ', a job holds it' : ''}</p>`}`;
+    <p>${node.gpus.length ? `${used} of ${seen} GPUs busy` : 'No GPU seen'}${node.open ? ` · ${count(node.open, 'open finding')}` : ''}</p>
+    ${one && html`<p class="dim">GPU ${one.index}: ${one.missing ? 'not listed now' : one.standing}${one.busy ? ', a job holds it' : ''}</p>`}`;
 }
 
 /** @param {{picture: any, shell: any}} props */
@@ -190,7 +193,7 @@ function Happening({ shell }) {
   const { cluster, tick, time } = shell;
   const load = useLoad(`story ${cluster}`, async (signal) => {
     const [findings, decisions] = await Promise.all([
-      get(withQuery('/api/v1/findings', { cluster, limit: MOST_STORY }), signal),
+      get(withQuery('/api/v1/findings', { cluster, limit: STORY_FROM }), signal),
       get(withQuery('/api/v1/decisions', { cluster, limit: MOST_STORY }), signal),
     ]);
     return tell(findings.findings, decisions.decisions, MOST_STORY);

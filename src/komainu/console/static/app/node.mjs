@@ -1,6 +1,8 @@
 // The node page: its state now, why, since when, on what evidence, and what can be done about it.
 import { useEffect } from 'preact/hooks';
 import { clock, count, moment } from '../core/format.mjs';
+import { finishing } from '../core/draw.mjs';
+import { atPlaces } from '../core/picture.mjs';
 import { kindOf } from '../core/standing.mjs';
 import { foldByCause } from '../core/findings.mjs';
 import { get, nodeApi } from './api.mjs';
@@ -84,11 +86,13 @@ function Silent({ view, time }) {
 
 /** @param {{row: any}} props */
 function Gpus({ row }) {
+  const places = atPlaces(row.gpus.map((/** @type {any} */ gpu) => ({ ...gpu, busy: gpu.job !== '' })))
+    .map((/** @type {any} */ gpu) => ({ job: '', pci: '', uuid: '', model: '', ...gpu }));
   return html`<section class="panel"><header><h2>GPUs</h2><span class="dim">${row.gpus.length || 'none seen'}</span></header>
     ${row.gpus.length === 0 && html`<${Empty} title="No GPU was seen on this node" text="The agent lists them when the driver answers; until then nothing is drawn as healthy." />`}
-    <div class="gpus">${row.gpus.map((/** @type {any} */ gpu) => html`<div key=${gpu.index} class=${`gpu gpu-${gpu.standing}`}>
-      <p><${Glyph} kind=${kindOf(gpu.standing, gpu.job !== '')} busy=${gpu.job !== '' && gpu.standing !== 'healthy'} /><strong>GPU ${gpu.index}</strong></p>
-      <p>${gpu.standing === 'healthy' ? (gpu.job ? 'busy' : 'idle') : gpu.standing}${gpu.job ? html` · job <span class="mono">${gpu.job}</span>` : ''}</p>
+    <div class="gpus">${places.map((/** @type {any} */ gpu) => html`<div key=${gpu.index} class=${`gpu gpu-${gpu.standing}`}>
+      <p><${Glyph} kind=${kindOf(gpu.standing, gpu.job !== '')} busy=${gpu.job !== '' && finishing(gpu.standing)} /><strong>GPU ${gpu.index}</strong></p>
+      <p>${gpu.missing ? 'not listed now' : gpu.standing === 'healthy' ? (gpu.job ? 'busy' : 'idle') : gpu.standing}${gpu.job ? html` · job <span class="mono">${gpu.job}</span>` : ''}</p>
       <p class="dim small mono" title=${gpu.uuid}>${gpu.pci || 'address not known'}</p><p class="dim small">${gpu.model}</p></div>`)}</div></section>`;
 }
 

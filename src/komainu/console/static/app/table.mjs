@@ -3,6 +3,7 @@ import { busy, sorted } from '../core/picture.mjs';
 import { ago, count, moment } from '../core/format.mjs';
 import { html } from './dom.mjs';
 import { Badge, Glyph } from './glyph.mjs';
+import { finishing } from '../core/draw.mjs';
 import { kindOf } from '../core/standing.mjs';
 import { nodePath, setParams } from './route.mjs';
 
@@ -35,9 +36,9 @@ export function NodeTable({ nodes, cluster, sort, zone, now, chosen }) {
         <td><${Badge} standing=${node.standing} /></td>
         <td title=${node.since ? moment(node.since * 1000, zone) : ''}>${node.since ? ago(node.since * 1000, now) : html`<span class="dim">not known</span>`}</td>
         <td class="num">${node.open || html`<span class="dim">0</span>`}</td>
-        <td class="num">${busy(node)} / ${node.gpus.length}</td>
+        <td class="num">${busy(node)} / ${node.gpus.filter((gpu) => !gpu.missing).length}</td>
         <td><span class="strip">${node.gpus.length
-          ? node.gpus.map((gpu) => html`<span key=${gpu.index} title=${`GPU ${gpu.index}: ${gpu.standing}${gpu.busy ? ', busy' : ''}`}><${Glyph} kind=${kindOf(gpu.standing, gpu.busy)} busy=${gpu.busy && gpu.standing !== 'healthy'} /></span>`)
+          ? node.gpus.map((gpu) => html`<span key=${gpu.index} title=${`GPU ${gpu.index}: ${gpu.missing ? 'not listed now' : gpu.standing}${gpu.busy ? ', busy' : ''}`}><${Glyph} kind=${kindOf(gpu.standing, gpu.busy)} busy=${gpu.busy && finishing(gpu.standing)} /></span>`)
           : html`<span class="dim">none seen</span>`}</span></td>
       </tr>`)}</tbody>
     </table>

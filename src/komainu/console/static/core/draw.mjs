@@ -43,6 +43,9 @@ export function draw(g, scene) {
   return drawn;
 }
 
+/** A job on a GPU that is out only finishes there. @param {string} kind */
+export const finishing = (kind) => kind === 'quarantined' || kind === 'foreign';
+
 /** @typedef {{node: number, x: number, y: number}} Seen a node and where its cells start, pixels */
 
 /** @param {Scene} scene @returns {Seen[]} */
@@ -74,7 +77,7 @@ function cells(g, { picture, layout: l, view: v, palette }, seen) {
       const cy = y + Math.floor(i / PER_LINE) * step;
       const kind = kindOf(gpus[i].standing, gpus[i].busy);
       groups[kind].push(cx, cy);
-      if (gpus[i].busy && kind !== 'alloc') busy.push(cx, cy);
+      if (gpus[i].busy && finishing(kind)) busy.push(cx, cy);
       drawn++;
     }
     // A node whose GPUs nobody has seen is still there: an empty frame, never a gap.
@@ -134,7 +137,7 @@ function mark(g, kind, p, at, px) {
   g.stroke();
 }
 
-/** A job still holds the GPU of a node that is out. @param {CanvasRenderingContext2D} g @param {Palette} p @param {number[]} at @param {number} px */
+/** @param {CanvasRenderingContext2D} g @param {Palette} p @param {number[]} at @param {number} px */
 function stillRunning(g, p, at, px) {
   const size = Math.round(px * 0.42);
   g.strokeStyle = p.bg;

@@ -3,7 +3,7 @@ import { compareNatural } from './natural.mjs';
 import { rank, needsSomeone, standingOf } from './standing.mjs';
 
 /** @typedef {import('./standing.mjs').Standing} Standing */
-/** @typedef {{index: number, standing: Standing, busy: boolean}} Gpu */
+/** @typedef {{index: number, standing: Standing, busy: boolean, missing?: boolean}} Gpu missing: a place nobody filled */
 /**
  * @typedef {object} Node
  * @property {string} name
@@ -16,13 +16,30 @@ import { rank, needsSomeone, standingOf } from './standing.mjs';
 /** @typedef {{nodes: Node[], gpus: number, at: number}} Picture nodes in rack and natural order */
 /** @typedef {{standings: Set<string>, text: string}} Filter */
 
+/** Beyond this an index is a number, not a place. */
+const MOST_PLACES = 64;
+
+/**
+ * GPUs at their places: a GPU that is no longer listed leaves an empty place, and the others stay put.
+ * @param {Gpu[]} gpus @returns {Gpu[]}
+ */
+export function atPlaces(gpus) {
+  gpus.sort((a, b) => a.index - b.index);
+  const last = gpus.length ? gpus[gpus.length - 1].index : -1;
+  if (last + 1 === gpus.length || last >= MOST_PLACES) return gpus;
+  const byIndex = new Map(gpus.map((gpu) => [gpu.index, gpu]));
+  if (byIndex.size !== gpus.length) return gpus;
+  return Array.from({ length: last + 1 }, (_, index) =>
+    byIndex.get(index) ?? { index, standing: /** @type {Standing} */ ('unseen'), busy: false, missing: true });
+}
+
 /** @param {Node[]} nodes @param {number} at @returns {Picture} */
 function ordered(nodes, at) {
   nodes.sort((a, b) => compareNatural(a.rack, b.rack) || compareNatural(a.name, b.name));
   let gpus = 0;
   for (const node of nodes) {
-    node.gpus.sort((a, b) => a.index - b.index);
     gpus += node.gpus.length;
+    node.gpus = atPlaces(node.gpus);
   }
   return { nodes, gpus, at };
 }

@@ -31,16 +31,18 @@ function found(view) {
   return {
     at: f.at, key: f.id, node: f.node, what: 'finding',
     tone: f.severity >= 2 ? 'faulty' : 'watched',
-    text: `${f.code}: ${f.summary}`,
+    text: f.summary.startsWith(f.code) ? f.summary : `${f.code}: ${f.summary}`,
   };
 }
 
 /**
+ * Left out is what follows from another finding, and what nobody needs to be told (severity info).
  * @param {any[]} findings FindingView @param {any[]} decisions DecisionView @param {number} most
  * @returns {Line[]} newest first
  */
 export function tell(findings, decisions, most) {
-  return [...findings.filter((v) => !v.finding.cause).map(found), ...decisions.map(decided)]
+  const worth = findings.filter((v) => !v.finding.cause && v.finding.severity > 0);
+  return [...worth.map(found), ...decisions.map(decided)]
     .sort((a, b) => Date.parse(b.at) - Date.parse(a.at))
     .slice(0, most);
 }
