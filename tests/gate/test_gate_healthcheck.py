@@ -15,7 +15,7 @@ printf 'scontrol: '
 while read -r line; do
     echo "$line" >>DIR/said
     case $line in
-    show*) printf 'NodeName=gpu-017 Arch=x86_64\\n   OS=Linux\\n   State=%s ThreadsPerCore=1\\n' "$(cat DIR/state)" ;;
+    show*) printf 'NodeName=gpu-017 Arch=x86_64\\n   OS=Linux\\n   State=%s ThreadsPerCore=1\\n   Reason=Prolog error [x]\\n' "$(cat DIR/state)" ;;
     update*) cat DIR/error 2>/dev/null ;;
     esac
     printf 'scontrol: '
