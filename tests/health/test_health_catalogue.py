@@ -10,7 +10,7 @@ from komainu.core.verdict import FaultClass, Severity
 from komainu.health.catalogue import catalogue
 from komainu.health.detect.reading import read_pasted
 from komainu.health.model import OUR_ACTION, SEVERITY
-from komainu.health.runbooks import LOG_FINDINGS, index_page, runbook_of
+from komainu.health.runbooks import OTHER_FINDINGS, index_page, runbook_of
 
 DOCS = Path(komainu.__file__).resolve().parent.parent.parent / "docs"
 
@@ -92,7 +92,7 @@ def _every_code() -> list[str]:
     codes = [f"GPU-XID-{code}" for code in known.xids] + ["GPU-XID-999"]
     codes += [line.finding for line in known.lines.values() if line.finding]
     codes += [f"{who}-SXID-{code}" for who in ("NVSWITCH", "FM") for code in (20034, 99999)]
-    codes += list(LOG_FINDINGS)
+    codes += list(OTHER_FINDINGS)
     codes += [r.finding for line, _, _ in labelled() if (r := read_pasted(line)) and r.finding]
     return codes
 

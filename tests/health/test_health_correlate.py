@@ -9,6 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.health.health_lines import KEY, START, by_code, found, kernel_line_texts, seen, xid
 
+from komainu.core.names import stable_id
 from komainu.core.observation import Finding, Observation, ObservationKind, Scalar
 from komainu.core.verdict import FaultClass, Severity, Verdict
 from komainu.health.detect import Memory, detect
@@ -36,6 +37,12 @@ def test_one_xid_79_condemns_the_node() -> None:
     assert finding.vendor_action == "RESTART_BM"
     assert str(finding.component) == "gpu 0000:41:00"
     assert finding.catalogue.startswith("xid 1")
+
+
+def test_a_findings_id_is_made_from_node_code_component_and_observation() -> None:
+    (observation,) = seen((0, xid(79)))
+    parts = (KEY.cluster, KEY.node, "GPU-XID-79", "0000:41:00", observation.id)
+    assert only((0, xid(79))).id == stable_id(*parts, prefix="F-")
 
 
 def test_the_summary_holds_no_text_of_the_line() -> None:

@@ -28,12 +28,17 @@ def observation_of(
     """What a kernel record tells, or None: written by a program, or meaningless to us."""
     if record.facility != KERNEL or shipped()(record.text) is None:
         return None
-    return _observation(record, key, boot_id, at)
+    return _observation(record, key, boot_id, at, _hashed(key, boot_id))
 
 
-def _observation(record: KernelRecord, key: NodeKey, boot_id: str, at: datetime) -> Observation:
+def _observation(
+    record: KernelRecord, key: NodeKey, boot_id: str, at: datetime, hashed: hashlib.blake2b
+) -> Observation:
+    # The id is `stable_id(cluster, node, boot_id, seq, prefix="O-")`, with all but the number hashed once.
+    digest = hashed.copy()
+    digest.update(b"%d" % record.seq)
     return Observation(
-        id=_line_id(key, boot_id, record.seq),
+        id=f"O-{digest.hexdigest()}",
         cluster=key.cluster,
         node=key.node,
         kind=ObservationKind.KERNEL_LINE,
@@ -51,13 +56,14 @@ def observations_of(
     records: Iterable[KernelRecord], *, key: NodeKey, boot_id: str, booted: datetime
 ) -> list[Observation]:
     """`observation_of` for many records, their time reckoned from `booted`: what drains a flood."""
-    read, found = shipped(), []
+    read, hashed = shipped(), _hashed(key, boot_id)
+    found: list[Observation] = []
     for record in records:
         text = record.text
         # The reader's own first test, before any call: nine of ten records stop here.
         if (text[:4] in HEADS or ERROR_WORD in text) and record.facility == KERNEL and read(text):
-            at = booted + timedelta(microseconds=record.mono_us)
-            found.append(_observation(record, key, boot_id, at))
+            at = booted + timedelta(0, 0, record.mono_us)  # by position: half the cost
+            found.append(_observation(record, key, boot_id, at, hashed))
     return found
 
 
@@ -80,13 +86,6 @@ def observation_of_previous(
         at=at,
         data={"text": pasted.text, "seq": None, "boot_id": boot_id_hint, "mono_us": None},
     )
-
-
-def _line_id(key: NodeKey, boot_id: str, seq: int) -> str:
-    """`stable_id(cluster, node, boot_id, seq, prefix="O-")`, with all but the number hashed once."""
-    digest = _hashed(key, boot_id).copy()
-    digest.update(b"%d" % seq)
-    return f"O-{digest.hexdigest()}"
 
 
 @lru_cache(1024)

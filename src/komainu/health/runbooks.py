@@ -73,11 +73,20 @@ def _page_of_xid(xid: int) -> str:
     return _XID_PAGE[fault_class]
 
 
-LOG_FINDINGS = {
-    "HOST-KMSG-GAP": "kernel log records were overwritten before they were read",
-    "HOST-KMSG-UNREADABLE": "the kernel log cannot be read",
+OTHER_FINDINGS = {
+    "HOST-KMSG-GAP": (
+        "kernel log records were overwritten before they were read",
+        "watch",
+        "show the node UNKNOWN",
+    ),
+    "HOST-KMSG-UNREADABLE": ("the kernel log cannot be read", "watch", "show the node UNKNOWN"),
+    "GPU-MISSING": (
+        "a GPU this node has been seen with is no longer there",
+        "fatal",
+        "take the node out now",
+    ),
 }
-"""Findings about our own eyes: not in the catalogue of faults."""
+"""Findings that no kernel line makes: code → what it means, severity, what we do."""
 
 
 def index_page(known: Catalogue) -> str:
@@ -97,8 +106,7 @@ def index_page(known: Catalogue) -> str:
             rows.append(
                 _index_row(line.finding, line.means, severity, OUR_ACTION[line.fault_class])
             )
-    for code, means in LOG_FINDINGS.items():
-        rows.append(_index_row(code, means, "watch", "show the node UNKNOWN"))
+    rows += [_index_row(code, *row) for code, row in OTHER_FINDINGS.items()]
     return _INDEX_HEAD + "\n".join(rows) + "\n"
 
 

@@ -9,6 +9,7 @@ lines attach to it.
 
 from __future__ import annotations
 
+import hashlib
 import re
 from bisect import bisect_left, bisect_right, insort
 from collections.abc import Iterable, Sequence
@@ -167,7 +168,7 @@ class _Track:
         """Those at most `within` seconds from `at`, oldest first."""
         times = self._times
         if not times or times[-1] < at - within:
-            return []
+            return []  # the common case: nothing here lately
         return self.all[bisect_left(times, at - within) : bisect_right(times, at + within)]
 
 
@@ -270,9 +271,10 @@ def _conclude(desk: _Desk, seen: Observation, case: _Case, at: float) -> Finding
 
 def _folds(track: _Track, case: _Case, at: float) -> bool:
     code, detail, severity = case.reading.finding, case.detail, case.reading.severity
-    return any(
+    near = track.near(at, FOLD)
+    return bool(near) and any(
         r.code == code and r.severity >= severity and (r.detail == detail or not detail)
-        for r in track.near(at, FOLD)
+        for r in near
     )
 
 
@@ -336,14 +338,25 @@ def _in_context(desk: _Desk, case: _Case, cause: Recent | None, at: float) -> Fa
     return reading.graded
 
 
+def _finding_id(seen: Observation, case: _Case) -> str:
+    """`stable_id(cluster, node, code, component, observation)`, all but the last hashed beforehand."""
+    digest = _hashed(seen.cluster, seen.node, case.reading.finding, case.component.id).copy()
+    digest.update(seen.id.encode())
+    return f"F-{digest.hexdigest()}"
+
+
+@lru_cache(REMEMBERED)
+def _hashed(*parts: str) -> hashlib.blake2b:
+    start = "".join(f"{part}\x1f" for part in parts)
+    return hashlib.blake2b(start.encode("utf-8", "surrogatepass"), digest_size=10)
+
+
 def _finding(seen: Observation, case: _Case, graded: FaultClass, root: str | None) -> Finding:
     reading, summary, severity = case.reading, case.reading.summary, case.reading.severity
     if graded is not reading.graded:
         summary, severity = f"{summary} ({OUR_ACTION[graded]})", SEVERITY[graded]
     return Finding(
-        id=stable_id(
-            seen.cluster, seen.node, reading.finding, case.component.id, seen.id, prefix="F-"
-        ),
+        id=_finding_id(seen, case),
         cluster=seen.cluster,
         node=seen.node,
         code=reading.finding,
