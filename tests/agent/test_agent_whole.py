@@ -47,7 +47,8 @@ async def test_an_xid_79_condemns_at_once_and_waits_for_the_guard(bed: Bed) -> N
     bed.server.order(OrderKind.HOLD, reason="xid 79", decision="D-1")
     await bed.becomes("FAULT/settled")
     assert "D-1" in bed.file().message
-    await until(lambda: bed.file(kept=True).phase is Phase.SETTLED, "copy")
+    await until((bed.config.state_dir / "verdict").exists, "copying")
+    await until(lambda: bed.file(kept=True).phase is Phase.SETTLED, "copying")
 
 
 async def test_without_an_answer_the_node_settles_by_itself(bed: Bed) -> None:

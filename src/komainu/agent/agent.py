@@ -37,6 +37,8 @@ from komainu.ports import Clock, KernelLog, NodeProbe, ServerLink
 RENEW_S = 1.0
 UPKEEP_EVERY = 5
 """Renewals between two rounds of upkeep: keeping an idle cursor, trying a failed disk again."""
+COPY_AFTER_S = 0.02
+"""The copy syncs to disk, so what changed it is told to the server first."""
 RESTART_S = 1.0
 FORGIVE_S = 60.0
 FAREWELL_S = 2.0
@@ -96,6 +98,7 @@ class Agent:
                     task.cancel()
                 await asyncio.gather(*tasks, return_exceptions=True)
                 await self._farewell(node)
+                await node.sync()
                 node.close()
 
     async def once(self, timeout_s: float = 10.0) -> NodeVerdict:
@@ -147,6 +150,7 @@ class Agent:
         loops: dict[str, Callable[[], Awaitable[None]]] = {
             "renew": lambda: self._renew(node),
             "copy": lambda: _copy(node),
+            "sync": lambda: _sync(node),
             "follow": follower.run,
             "previous-boot": follower.read_previous_boot,
             "look": looker.run,
@@ -212,9 +216,16 @@ async def _until_stopped(stop: asyncio.Event, tasks: list[asyncio.Task[None]]) -
         stopping.cancel()
 
 
+async def _sync(node: Node) -> None:
+    while True:
+        await node.sync_due.wait()
+        await node.sync()
+
+
 async def _copy(node: Node) -> None:
     while True:
         await node.copy_due.wait()
+        await asyncio.sleep(COPY_AFTER_S)
         node.copy()
 
 

@@ -25,6 +25,7 @@ AT_ONCE = 256
 """Records judged in one transaction."""
 WAITING_MAX = 1024
 RETRY_S = 5.0
+FIRST = KernelRecord(0, 0, 0, 6, "NVRM: Xid (PCI:0000:00:00): 79, none")
 PREVIOUS_BOOT = "previous-boot"
 PREVIOUS_TIMEOUT_S = 30.0
 _STAMP = re.compile(r"\[ *(\d{1,10})\.(\d{6})\]")
@@ -35,6 +36,8 @@ class Follower:
 
     def __init__(self, node: Node, kernel: KernelLog, clock: Clock) -> None:
         self._node, self._kernel, self._clock = node, kernel, clock
+        # The catalogue is read and its patterns compiled here, not at the first fault (50 ms).
+        observation_of(FIRST, key=node.key, boot_id=node.boot_id, at=clock.now())
         self._wanted: int | None = None
         self._caught_up = False
         self._until: list[tuple[int | None, asyncio.Future[None]]] = []

@@ -1,7 +1,7 @@
 """One node: what it knows, in memory and on disk, and the verdict that follows.
 
 Every loop of the agent meets here and nowhere else. What they bring is judged at once (`learn`,
-`obey`, `look`), in this order: detect → verdict file for the gate → one transaction on disk → wake the
+`obey`, `look`), in this order: detect → verdict file for the gate → one transaction → wake the
 shipper. The file for the gate comes before the disk, since refusing early is safe; shipping comes
 after it, since what was shipped must not be forgotten.
 
@@ -83,7 +83,7 @@ class Node:
         self.alone = alone
         """No server: nothing to ship to, nobody to confirm a fault."""
         self.log = log.bind(cluster=key.cluster, node=key.node)
-        self.to_ship, self.copy_due = asyncio.Event(), asyncio.Event()
+        self.to_ship, self.copy_due, self.sync_due = (asyncio.Event() for _ in range(3))
         self.looks: dict[str, Look] = {}
         self.trouble: dict[str, str] = {}
         self.checking = False
@@ -295,8 +295,18 @@ class Node:
     def save_cursor(self) -> None:
         """Keep a cursor that moved over lines that mean nothing (a repeat would change nothing)."""
         if self.cursor != self._cursor_saved:
-            self._keep(put={"cursor": self.cursor}, lossy=True)
+            self._keep(put={"cursor": self.cursor})
             self._cursor_saved = self.cursor
+
+    async def sync(self) -> None:
+        """Bring what was kept to the disk itself."""
+        self.sync_due.clear()
+        if SPOOL in self.trouble:
+            return
+        try:
+            await asyncio.to_thread(self.spool.sync)
+        except StorageError as error:
+            self._fall_back(error)
 
     def recover(self) -> None:
         """Move back to the disk, and bring the copy up to date, once they can be written again."""
@@ -366,7 +376,6 @@ class Node:
         active: Sequence[Active] = (),
         closed: frozenset[str] | set[str] = frozenset(),
         put: Mapping[str, msgspec.Struct] = {},
-        lossy: bool = False,
     ) -> int:
         def keep() -> int:
             return self.spool.keep(
@@ -375,14 +384,15 @@ class Node:
                 active=active,
                 closed=closed,
                 put=put,
-                lossy=lossy,
             )
 
         try:
-            return keep()
+            dropped = keep()
         except StorageError as error:
             self._fall_back(error)
             return keep()
+        self.sync_due.set()
+        return dropped
 
     def _opened(self) -> Spool:
         try:

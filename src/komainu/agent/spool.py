@@ -1,9 +1,9 @@
 """What the agent must not forget, in one SQLite file.
 
 One transaction keeps what a kernel line led to *together with* the cursor that has passed it: killed
-anywhere, the agent either acts on the line again under the same ids or has acted on it once. The
-file syncs fully, so that a power cut loses no finding; a cursor that only moved on, and what the
-server has already taken, may be lost, since repeating them changes nothing.
+anywhere, the agent either acts on the line again under the same ids or has acted on it once. A
+transaction survives a kill when it returns, and a power cut once `sync` has returned: the agent calls
+that at once, aside, because a busy disk takes 50 ms over it and the server need not wait for that.
 
 The spool is bounded. Debug observations are dropped first, in chunks, and counted; when nothing but
 real data is left `full` says so, and the agent stops reading until the server has taken some.
@@ -12,6 +12,7 @@ real data is left `full` says so, and the agent stops reading until the server h
 from __future__ import annotations
 
 import contextlib
+import os
 import sqlite3
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from datetime import datetime
@@ -103,6 +104,16 @@ class Spool:
     def close(self) -> None:
         self._db.close()
 
+    def sync(self) -> None:
+        """Make everything kept so far safe against a power cut. Blocking; for another thread."""
+        with self._guarded("written"), contextlib.suppress(FileNotFoundError):
+            # SQLite's locks are on the other two files, so opening this one takes none away.
+            fd = os.open(f"{self._path}-wal", os.O_RDONLY | os.O_CLOEXEC)
+            try:
+                os.fsync(fd)
+            finally:
+                os.close(fd)
+
     # ── state ────────────────────────────────────────────────────────────────────────────────────
 
     def get(self, key: str, kind: type[Kept]) -> Kept | None:
@@ -124,16 +135,15 @@ class Spool:
         active: Sequence[Active] = (),
         closed: Collection[str] = (),
         put: Mapping[str, msgspec.Struct] = {},
-        lossy: bool = False,
     ) -> int:
         """Keep all of it or nothing. `findings` and `observations` are queued for shipping, `active`
-        and `closed` change the open findings, `put` replaces values. `lossy`: a power cut may undo
-        it, a kill may not. Returns how many debug observations were dropped to make room.
+        and `closed` change the open findings, `put` replaces values. Returns how many debug
+        observations were dropped to make room.
         """
         encode = msgspec.json.encode
         queue = [(f.id, _FINDING, encode(f)) for f in findings]
         queue += [(o.id, _rank(o), encode(o)) for o in observations]
-        with self._transaction(lossy=lossy):
+        with self._transaction():
             self._db.executemany(
                 "INSERT OR REPLACE INTO kept VALUES (?, ?)",
                 [(key, encode(value)) for key, value in put.items()],
@@ -199,7 +209,7 @@ class Spool:
     def shipped(self, ids: Sequence[str], dropped_told: int) -> None:
         """The server has made these durable; forget them."""
         freed = 0
-        with self._transaction(lossy=True):
+        with self._transaction():
             for id_ in ids:
                 row = self._db.execute(
                     "DELETE FROM spool WHERE id = ? RETURNING length(body)", (id_,)
@@ -218,9 +228,8 @@ class Spool:
             self._db.execute("INSERT OR REPLACE INTO kept VALUES (?, ?)", (key, value))
 
     @contextlib.contextmanager
-    def _transaction(self, *, lossy: bool) -> Iterator[None]:
+    def _transaction(self) -> Iterator[None]:
         with self._guarded("written"):
-            self._db.execute(f"PRAGMA synchronous = {'NORMAL' if lossy else 'FULL'}")
             self._db.execute("BEGIN IMMEDIATE")
             try:
                 yield
@@ -260,6 +269,7 @@ def _rank(observation: Observation) -> int:
 def _connect(path: str) -> sqlite3.Connection:
     db = sqlite3.connect(path, isolation_level=None, check_same_thread=False)
     db.execute("PRAGMA journal_mode = WAL")
+    db.execute("PRAGMA synchronous = NORMAL")  # see sync()
     db.execute("PRAGMA cache_size = -1024")  # KiB; the default 2 MB buys nothing here
     db.executescript(_SCHEMA)
     return db
