@@ -116,3 +116,19 @@ def guarded(max_nodes: int = 8, max_in_window: int = 100, **more: Any) -> Policy
     """A policy with room for `max_nodes` in all."""
     guard = GuardPolicy(max_nodes=max_nodes, max_share=1.0, max_in_window=max_in_window, **more)
     return Policy(guard=guard)
+
+
+class Clock:
+    """Time as the test sets it."""
+
+    def __init__(self) -> None:
+        self.time = NOW
+
+    def now(self) -> datetime:
+        return self.time
+
+    def uptime_s(self) -> float:
+        return 0.0
+
+    async def sleep(self, seconds: float) -> None:
+        self.time += timedelta(seconds=seconds)

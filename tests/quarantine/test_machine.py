@@ -23,7 +23,7 @@ from hypothesis.stateful import (
     rule,
     run_state_machine_as_test,
 )
-from tests.quarantine.cases import BOOT, CLUSTER, NOW, finding, guarded
+from tests.quarantine.cases import BOOT, CLUSTER, Clock, finding, guarded
 from tests.quarantine.memory_store import MemoryStore
 from tests.quarantine.model_slurm import ModelSlurm
 
@@ -70,20 +70,6 @@ class ModelNode:
         )
         assert said.phase is not Phase.CONFIRMING
         return Why.FAULT if said.verdict is Verdict.FAULT else Why.OK
-
-
-class Clock:
-    def __init__(self) -> None:
-        self.time = NOW
-
-    def now(self) -> datetime:
-        return self.time
-
-    def uptime_s(self) -> float:
-        return 0.0
-
-    async def sleep(self, seconds: float) -> None:
-        self.time += timedelta(seconds=seconds)
 
 
 class Cluster(RuleBasedStateMachine):

@@ -6,10 +6,9 @@ from datetime import timedelta
 
 import msgspec
 import pytest
-from tests.quarantine.cases import BOOT, CLUSTER, NOW, finding
+from tests.quarantine.cases import BOOT, CLUSTER, NOW, Clock, finding
 from tests.quarantine.memory_store import MemoryStore
 from tests.quarantine.model_slurm import ModelSlurm
-from tests.quarantine.test_machine import Clock
 
 from komainu import flow
 from komainu.core.decision import OrderKind
