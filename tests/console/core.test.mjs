@@ -225,7 +225,7 @@ test('a fresh page moves no row: known ones change in place, new ones wait', () 
 test('a decision that was held back is not told as done', () => {
   const decision = { id: 'D', node: 'n', action: 'drain', by: 'person:ada', at: '2026-11-30T10:00:01Z', reason: 'r', job: null };
   const [held] = tell([], [{ decision, state: 'held', limit: '5 in 600 s' }], 9);
-  assert.equal(held.text, 'should leave service by ada [held: 5 in 600 s]: r');
+  assert.equal(held.text, 'ada wants it out of service [held: 5 in 600 s]: r');
   const lines = tell([view('F')], [{ decision, state: 'done', limit: '' }], 9);
   assert.deepEqual(lines.map((line) => line.text), ['taken out of service by ada: r', 'C: s']);
 });

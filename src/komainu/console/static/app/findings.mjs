@@ -20,9 +20,9 @@ export function FindingsScreen({ shell }) {
   const load = useLoad(cluster ? path : '', (signal) => get(path, signal), tick);
   useEffect(() => shell.sayFresh(load.at, Boolean(load.error)), [load.at, load.error]);
   const list = useSteadyList(path, load.data);
-  const visible = severities.size ? list.shown.filter((/** @type {any} */ view) => severities.has(view.severity)) : list.shown;
-  const hidden = list.shown.length - visible.length;
-  const folds = foldByCause(visible);
+  // Folded first: a cause keeps what followed from it, also what the filter would hide by itself.
+  const folds = foldByCause(list.shown).filter((fold) => !severities.size || severities.has(fold.head.severity));
+  const hidden = list.shown.length - folds.reduce((sum, fold) => sum + 1 + fold.parts.length, 0);
   return html`<main class="screen findings-screen" data-loading=${load.loading}>
     <header class="screen-head"><h1>Findings</h1>
       <span class="dim">${load.data ? `${count(list.total, 'finding')}${wanted.all ? '' : ', open'} · ${cluster}` : cluster}</span>

@@ -5,10 +5,10 @@ import { author } from './format.mjs';
 
 /** @type {Record<string, [string, string]>} what happened, and what was only wanted */
 const WORDS = {
-  drain: ['taken out of service', 'should leave service'],
-  resume: ['returned to service', 'should return to service'],
-  adopt: ["Slurm's own drain taken over", "Slurm's own drain should be taken over"],
-  'release-job': ['held job released', 'held job should be released'],
+  drain: ['taken out of service', 'wants it out of service'],
+  resume: ['returned to service', 'wants it back in service'],
+  adopt: ["Slurm's own drain taken over", "wants to take Slurm's own drain over"],
+  'release-job': ['held job released', 'wants its held job released'],
 };
 
 /** @param {any} view DecisionView @returns {Line} */
@@ -21,7 +21,7 @@ function decided(view) {
   return {
     at: d.at, key: d.id, node: d.node, what: 'decision',
     tone: d.action === 'drain' || d.action === 'adopt' ? 'quarantined' : 'healthy',
-    text: `${done ? happened : wanted}${job} by ${author(d.by)}${state}: ${d.reason}`,
+    text: `${done ? `${happened}${job} by ${author(d.by)}` : `${author(d.by)} ${wanted}${job}`}${state}: ${d.reason}`,
   };
 }
 
