@@ -13,7 +13,8 @@ from komainu.core.names import stable_id
 from komainu.core.observation import Finding, Observation, ObservationKind, Scalar
 from komainu.core.verdict import FaultClass, Severity, Verdict
 from komainu.health.detect import Memory, detect
-from komainu.health.detect.correlate import MAX_RECENT, MAX_SEEN, MAX_TEXT
+from komainu.health.detect.correlate import MAX_TEXT
+from komainu.health.detect.memory import MAX_RECENT, MAX_SEEN
 from komainu.health.model import RECOVERY_ACTION
 
 CONTAINED = "Contained: SM (0x1). RST: No, D-RST: No"

@@ -1,7 +1,10 @@
-"""Observations of a node → Findings: what they say (xid, nvlink, sxid, lines), what goes together (correlate)."""
+"""Observations of a node → Findings: what they say (xid, nvlink, sxid, lines) and what goes together
+(correlate, memory).
+"""
 
 from __future__ import annotations
 
-from komainu.health.detect.correlate import Memory, detect
+from komainu.health.detect.correlate import detect
+from komainu.health.detect.memory import Memory
 
 __all__ = ["Memory", "detect"]

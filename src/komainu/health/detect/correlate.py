@@ -11,11 +11,9 @@ from __future__ import annotations
 
 import hashlib
 import re
-from bisect import bisect_left, bisect_right, insort
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from functools import lru_cache
 from operator import attrgetter, itemgetter
-from typing import TypeVar
 
 import msgspec
 
@@ -28,8 +26,9 @@ from komainu.core.observation import (
     ObservationKind,
     Scalar,
 )
-from komainu.core.verdict import FaultClass, Severity, Verdict
+from komainu.core.verdict import FaultClass, Verdict
 from komainu.health.catalogue import catalogue
+from komainu.health.detect.memory import Desk, Memory, Recent, Track
 from komainu.health.detect.reading import REMEMBERED, shipped
 from komainu.health.model import OUR_ACTION, SEVERITY, Reading
 
@@ -43,15 +42,9 @@ NAMED = 60.0
 """How far back a 45 that names its Xid, or a rate-limit notice, looks for it."""
 DRIVE = 120.0
 """NVMe timeout → reset → removal."""
-REPEAT = 86400.0
-"""Repeats of 109 and of NVLink register faults are counted so far back."""
-
-MAX_RECENT, MAX_PLACES, MAX_SEEN, MAX_TALLIES, MAX_TALLY = 32, 128, 1024, 256, 8
-"""Bounds of Memory: under 1 MB however long a flood lasts."""
 MAX_TEXT = 1000
 """Characters of the raw line kept as evidence (a kernel record has at most about that many)."""
 
-_V = TypeVar("_V")
 _MEMORY_FAULT = frozenset({48, 63, 64, 94, 95, 171, 172})
 _APP_FAULT = frozenset({13, 31, 43})
 _FOLLOWERS = frozenset({45, 154})
@@ -68,34 +61,6 @@ _NEVER_FOLDED = ("GPU-", "DRAM-EDAC-")
 _NOT_XID = -1
 _BUS_ERRORS = "pcie fatal"
 """A place of its own, since a fatal PCIe error names the port and not the GPU below it."""
-
-
-class Recent(msgspec.Struct, frozen=True, gc=False):
-    """What correlation must remember of a finding."""
-
-    id: str
-    code: str
-    xid: int
-    """-1: not an Xid."""
-    at: float
-    """Seconds since the epoch: compared so often that datetimes would double the cost of a line."""
-    severity: Severity
-    detail: str | None = None
-    """What must agree for two lines to be one error: link, record, process."""
-    pid: int | None = None
-    root: str | None = None
-    """Id of the finding that stands for the incident; None: this one does."""
-
-
-class Memory(msgspec.Struct, frozen=True):
-    """What correlation remembers between calls and across restarts. Bounded, and plain JSON."""
-
-    recent: dict[str, tuple[Recent, ...]] = {}
-    """Place (GPU, switch, drive …) → its newest findings, oldest first."""
-    tallies: dict[str, tuple[float, ...]] = {}
-    """What is counted over a day: key → newest times."""
-    seen: tuple[str, ...] = ()
-    """Ids of the newest observations concluded: the same observation again concludes nothing."""
 
 
 class _Case(msgspec.Struct, frozen=True):
@@ -149,85 +114,13 @@ def _detail(reading: Reading) -> str | None:
     return str(fields.get("link", fields.get("record", "")))
 
 
-class _Track:
-    """The recent findings of one place, ordered by time, so that a window is two bisections.
-
-    Nothing is dropped while a batch is worked on: it is worked on in causal order, not in time order.
-    """
-
-    def __init__(self, before: Iterable[Recent]) -> None:
-        self.all = list(before)
-        self._times = [r.at for r in self.all]
-
-    def add(self, recent: Recent) -> None:
-        at = bisect_right(self._times, recent.at)
-        self._times.insert(at, recent.at)
-        self.all.insert(at, recent)
-
-    def near(self, at: float, within: float) -> list[Recent]:
-        """Those at most `within` seconds from `at`, oldest first."""
-        times = self._times
-        if not times or times[-1] < at - within:
-            return []  # the common case: nothing here lately
-        return self.all[bisect_left(times, at - within) : bisect_right(times, at + within)]
-
-
-class _Desk:
-    """A Memory opened for one call: only what this call touches is copied."""
-
-    def __init__(self, memory: Memory) -> None:
-        self._before = memory
-        self._tracks: dict[str, _Track] = {}
-        self._tallies: dict[str, list[float]] = {}
-        self._seen = dict.fromkeys(memory.seen)
-
-    def first_sight(self, observation: str) -> bool:
-        if observation in self._seen:
-            return False
-        self._seen[observation] = None
-        return True
-
-    def track(self, place: str) -> _Track:
-        found = self._tracks.get(place)
-        if found is None:
-            found = self._tracks[place] = _Track(self._before.recent.get(place, ()))
-        return found
-
-    def near_anywhere(self, at: float, within: float) -> list[Recent]:
-        for place in self._before.recent:
-            self.track(place)
-        return [r for track in self._tracks.values() for r in track.near(at, within)]
-
-    def tally(self, key: str, at: float) -> list[float]:
-        """Times under this key at most REPEAT from `at`, itself included."""
-        times = self._tallies.setdefault(key, list(self._before.tallies.get(key, ())))
-        if at not in times:
-            insort(times, at)
-        return [time for time in times if abs(at - time) <= REPEAT]
-
-    def closed(self) -> Memory:
-        recent = {k: v for k, v in self._before.recent.items() if k not in self._tracks}
-        recent |= {k: tuple(t.all[-MAX_RECENT:]) for k, t in self._tracks.items() if t.all}
-        tallies = {k: v for k, v in self._before.tallies.items() if k not in self._tallies}
-        tallies |= {k: tuple(v[-MAX_TALLY:]) for k, v in self._tallies.items()}
-        return Memory(
-            recent=_newest(recent, MAX_PLACES),
-            tallies=_newest(tallies, MAX_TALLIES),
-            seen=tuple(self._seen)[-MAX_SEEN:],
-        )
-
-
-def _newest(mapping: dict[str, _V], bound: int) -> dict[str, _V]:
-    return mapping if len(mapping) <= bound else dict(list(mapping.items())[-bound:])
-
-
 def detect(memory: Memory, seen: Sequence[Observation]) -> tuple[Memory, list[Finding]]:
     """What `seen` adds to what is known: new findings, oldest first, and what to remember.
 
     Pure and repeat-free: an observation that was already concluded gives nothing again, and the same
     observation always gives the same finding id.
     """
-    desk = _Desk(memory)
+    desk = Desk(memory)
     out: list[Finding] = []
     cases: list[tuple[int, float, str, Observation, _Case]] = []
     for observation in seen:
@@ -251,7 +144,7 @@ _CAUSAL_ORDER = itemgetter(0, 1, 2)
 _TIME_ORDER = attrgetter("at", "id")
 
 
-def _conclude(desk: _Desk, seen: Observation, case: _Case, at: float) -> Finding | None:
+def _conclude(desk: Desk, seen: Observation, case: _Case, at: float) -> Finding | None:
     """One observation's finding, or None when it is part of an error already concluded."""
     track = desk.track(case.place)
     if case.detail is not None and _folds(track, case, at):
@@ -269,7 +162,7 @@ def _conclude(desk: _Desk, seen: Observation, case: _Case, at: float) -> Finding
     return finding
 
 
-def _folds(track: _Track, case: _Case, at: float) -> bool:
+def _folds(track: Track, case: _Case, at: float) -> bool:
     code, detail, severity = case.reading.finding, case.detail, case.reading.severity
     near = track.near(at, FOLD)
     return bool(near) and any(
@@ -278,7 +171,7 @@ def _folds(track: _Track, case: _Case, at: float) -> bool:
     )
 
 
-def _cause(desk: _Desk, track: _Track, case: _Case, at: float) -> Recent | None:
+def _cause(desk: Desk, track: Track, case: _Case, at: float) -> Recent | None:
     """The finding this one is part of."""
     if case.xid != _NOT_XID:
         return _cause_of_xid(desk, track, case, at)
@@ -298,7 +191,7 @@ def _cause(desk: _Desk, track: _Track, case: _Case, at: float) -> Recent | None:
     return None
 
 
-def _cause_of_xid(desk: _Desk, track: _Track, case: _Case, at: float) -> Recent | None:
+def _cause_of_xid(desk: Desk, track: Track, case: _Case, at: float) -> Recent | None:
     xid = case.xid
     if xid in _MEMORY_FAULT:
         near = track.near(at, INCIDENT)
@@ -325,7 +218,7 @@ def _nearest(near: list[Recent], at: float) -> Recent | None:
     return min(near, key=lambda r: abs(at - r.at), default=None) if near else None
 
 
-def _in_context(desk: _Desk, case: _Case, cause: Recent | None, at: float) -> FaultClass:
+def _in_context(desk: Desk, case: _Case, cause: Recent | None, at: float) -> FaultClass:
     """The class a line comes to given what else was seen."""
     reading = case.reading
     if case.xid == 109:
