@@ -23,3 +23,9 @@ def any_bed(request: pytest.FixtureRequest, tmp_path: Path) -> Bed:
 def one_bed(tmp_path: Path) -> Bed:
     """One shell, for what takes seconds and does not depend on the shell."""
     return Bed(tmp_path, next(iter(SHELLS.values())))
+
+
+@pytest.fixture(params=["dash", "bash"])
+def plain_bed(request: pytest.FixtureRequest, tmp_path: Path) -> Bed:
+    """Shells that have no sleep of their own (busybox has, and it takes fractions)."""
+    return Bed(tmp_path, SHELLS[request.param])
