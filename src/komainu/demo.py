@@ -169,6 +169,8 @@ class _Demo:
         )
         serve_until = asyncio.Event()
         server = asyncio.create_task(serving(app, config.server, serve_until))
+        await _listening(config, server)
+        self._progress("starting an agent on every node")
         agents, links = _agents(lab, config, self._home)
         running = [asyncio.create_task(agent.run(self._stop)) for agent in agents]
         players = [
@@ -299,6 +301,20 @@ def _agents(lab: LabCluster, config: Config, home: Path) -> tuple[list[Agent], l
         ports = AgentPorts(clock=lab.clock, kernel=node.kernel, probe=node, link=link)
         agents.append(Agent(settings, ports))
     return agents, links
+
+
+async def _listening(config: Config, server: asyncio.Task[None]) -> None:
+    """Wait until the server accepts connections; raises what made it fail instead."""
+    from komainu.server.run import address
+
+    while not server.done():
+        with contextlib.suppress(OSError):
+            _, writer = await asyncio.open_connection(*address(config.server.listen))
+            writer.close()
+            await writer.wait_closed()
+            return
+        await asyncio.sleep(0.05)
+    server.result()
 
 
 def _technician(config: Config, home: Path) -> Release:

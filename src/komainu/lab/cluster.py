@@ -57,7 +57,7 @@ class LabShape(msgspec.Struct, frozen=True, kw_only=True):
     """Shortest and longest repair, real seconds."""
     bench_test_s: float = 20.0
     """Between repair and release, real seconds: longer than the agent takes to look again."""
-    crash_every_s: float = 45.0
+    crash_every_s: float = 90.0
     """How often a user's program crashes on a GPU, real seconds."""
 
 
@@ -169,15 +169,11 @@ class LabCluster:
 
     async def _strike(self, node: LabNode, fault: Fault, gpu: int) -> None:
         self.tell(f"{node.key.node}: {TOLD[fault]}")
+        job = self.scheduler.job_on(node.key.node, gpu) if fault in DEADLY else None
         await node.strike(fault, gpu, self.chance)
-        if fault in DEADLY:
-            self._end_job(node.key.node, gpu)
-
-    def _end_job(self, node: NodeName, gpu: int) -> None:
-        job = self.scheduler.job_on(node, gpu)
         if job is not None:
             self.scheduler.fail(job)
-            self.tell(f"job {job} on {node} failed with it")
+            self.tell(f"{node.key.node}: job {job} failed with it")
 
     def _call_technician(self, node: LabNode, lasts_s: float) -> None:
         if self._release is not None:
@@ -210,10 +206,14 @@ class LabCluster:
             busy = [node for node in self.nodes.values() if not node.broken]
             if busy:
                 node, gpu = self.chance.choice(busy), self.chance.randrange(self.shape.gpus)
-                if self.scheduler.job_on(node.key.node, gpu) is not None:
+                job = self.scheduler.job_on(node.key.node, gpu)
+                if job is not None:
                     await node.strike(Fault.USER_CRASH, gpu, self.chance)
                     node.broken.pop(Fault.USER_CRASH)
-                    self._end_job(node.key.node, gpu)
+                    self.scheduler.fail(job)
+                    self.tell(
+                        f"{node.key.node}: job {job} crashed by its own doing; the node stays"
+                    )
 
     async def _murmurs(self) -> None:
         while True:
