@@ -44,6 +44,8 @@ PREFIXES = [
     "<4>2024-08-30T11:43:14.123456+00:00 host02 kernel: ",
     "<4>1 2024-08-30T11:43:14.123456+00:00 host02 kernel - - - ",
     "4,5112,171167620236,-;",
+    "[2023-06-22 21:55:31.778747][5975154.296056] ",
+    "[2026-07-15T04:18:55.513286+00:00] ",
 ]
 OTHERS = [
     "host python3[123]: ",
@@ -385,6 +387,60 @@ def test_the_severity_word_grades_an_sxid(line: str, code: int, severity: Severi
             "LNet timeout",
         ),
         ("nfs: server fs.example.org not responding, still trying", "nfs", "nfs"),
+        (
+            "mlx5_core 0000:12:00.0: mlx5_pcie_event:299: Detected insufficient power on the PCIe slot (27W).",
+            "nic",
+            "mlx5 power",
+        ),
+        (
+            "mlx5_core: Port module event[error]: module 0, Cable error, High Temperature",
+            "nic/optic",
+            "mlx5 module",
+        ),
+        ("mlx5_core enp1s0f0np0: Link down", "nic/link", "link flap"),
+        (
+            "mlx5_core 0000:d2:00.0: poll_health:174: device's health compromised - reached miss count",
+            "nic",
+            "mlx5 health",
+        ),
+        ("mlx5_core 0000:01:00.0: mlx5_load_one failed with error code -22", "nic", "mlx5 init"),
+        ("mlx5_core: probe of 0000:01:00.0 failed with error -22", "nic", "mlx5 init"),
+        ("EDAC MC0: 1 CE on DIMM0", "dram", "EDAC CE"),
+        (
+            "EDAC MC0: 1 CE reserved error (16) on unknown label (node:0 rank:0 bank:0)",
+            "dram",
+            "EDAC CE",
+        ),
+        ("igc 0000:2b:00.0:    [ 8] Rollover", "pcie", "AER corrected"),
+        (
+            "igc 0000:2b:00.0:   device [8086:5502] error status/mask=00001100/00002000",
+            "pcie",
+            "AER corrected",
+        ),
+        ("pcieport 0000:00:1c.5: AER:    [12] Timeout", "pcie", "AER corrected"),
+        (
+            "vfio-pci 0000:01:00.0: PCIe Bus Error: severity=Uncorrected (Non-Fatal), type=Transaction Layer",
+            "pcie",
+            "AER nonfatal",
+        ),
+        (
+            "Lustre: fs1-OST0000-osc-XX: This client was evicted by fs1-OST0000; in progress operations using this service will fail.",
+            "lustre",
+            "167-0 evicted",
+        ),
+        (
+            "LustreError: 11-0: an error occurred while communicating with 172.31.32.5@tcp. The mds_close operation failed with -116",
+            "lustre",
+            "11-0",
+        ),
+        (
+            "LustreError: 15c-8: MGC10.0.0.1@tcp: Configuration from log fs1-client failed from MGS -5",
+            "lustre",
+            "15c-8",
+        ),
+        ("nvme nvme1: I/O 22 QID 0 timeout, disable controller", "nvme", "timeout"),
+        ("nvme nvme0: I/O tag 17 (1011) QID 0 timeout, completion polled", "nvme", "timeout"),
+        ("block nvme1n1: no usable path - requeuing I/O", "nvme", "path"),
         ("NVRM: GPU at 0000:01:00.0 has fallen off the bus.", "gpu", "79"),
         (
             "NVRM: GPU 0000:09:00.0: rm_init_adapter failed, device minor number 0",

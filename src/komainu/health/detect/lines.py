@@ -45,7 +45,8 @@ _NVIDIA = {
 }
 # Patterns of a family continue where its prefix ends: the prefix is matched once, not once per pattern.
 _MLX5 = (
-    rf"(?:mlx[45]_core {_D}(?: (?P<interface>[\w.\-@]{{1,15}}))?: )?(?:\w+:\d+:\(pid -?\d+\): )?"
+    rf"(?:mlx[45]_core(?: {_D})?(?: (?P<interface>[\w.\-@]{{1,15}}))?: )?"
+    r"(?:(?:[0-9A-Fa-f]{4}:[0-9A-Fa-f:.]{7}:)?\w+:\d+:(?:\(pid -?\d+\):)? )?"
 )
 _NIC = {
     "NIC-PCIE-DEGRADED": (
@@ -69,7 +70,7 @@ _NIC = {
         r"(?:handle_hca_cap|enable hca|set_hca_ctrl|init hca) failed"
         r"|(?:mlx5_)?(?:function_setup|load_one|init_one)\b.{0,40}failed"
         r"|probe with driver mlx5_core failed with error"
-        r"|mlx5_core: probe of (?P<probed>[0-9A-Fa-f:.]{10,18}) failed with error"
+        r"|probe of (?P<probed>[0-9A-Fa-f:.]{10,18}) failed with error"
     ),
     "NIC-LINK-FLAP": r"Link down",
 }
@@ -130,10 +131,11 @@ _INFO = {
     "CPU-RCU-STALL": r"(?:rcu: )?INFO: rcu_\w+ (?:self-)?detected (?:expedited )?stalls?",
 }
 _NVME = {
-    "NVME-TIMEOUT": r"nvme (?P<device>nvme\d{1,4}): I/O (?:tag )?\d+ .{0,80}?\btimeout, ",
+    "NVME-TIMEOUT": r"nvme (?P<device>nvme\d{1,4}): .{0,90}?\bQID \d+ timeout\b",
     "NVME-LOST": (
         r"nvme (?P<device>nvme\d{1,4}): (?:Removing after probe failure|Disabling device after reset failure"
-        r"|Device not ready; aborting|controller is down; will reset|Device shutdown incomplete)"
+        r"|Device not ready; aborting|controller is down; will reset|Device shutdown incomplete"
+        r"|Identify Controller failed)"
     ),
     "NVME-IO-ERROR": r"(?:nvme )?(?P<device>nvme\d{1,4}n\d+): .{0,80}I/O Error \(",
 }
@@ -143,12 +145,12 @@ _LUSTRE = {
         r"Lustre(?:Error)?: \d+:\d+:\([\w./\-]+:\d+:ptlrpc_expire_one_request\(\)\) @@@ Request sent has "
         r"(?:failed|timed out)"
     ),
-    "LUSTRE-EVICTED": r"LustreError: (?:167-0: )?(?P<device>[\w.\-]{1,80}): This client was evicted by ",
-    "LUSTRE-PING": r"LustreError: 11-0: (?P<device>[\w.\-]{1,80}): ",
+    "LUSTRE-EVICTED": r"Lustre(?:Error)?: (?:167-0: )?(?P<device>[\w.\-]{1,80}): This client was evicted by ",
+    "LUSTRE-PING": r"LustreError: 11-0: (?:(?P<device>[\w.\-]{1,80}): )?",
     "LUSTRE-LOST": (
         r"Lustre(?:Error)?: (?:\d+-\w+: )?(?P<device>[\w.\-]{1,80}): Connection to \S{1,80} \(at \S{1,80}\) was lost"
     ),
-    "LUSTRE-ERROR": r"LustreError: (?P<number>\d{1,4}-\w{1,3}): ",
+    "LUSTRE-ERROR": r"LustreError: (?P<number>[0-9a-f]{1,4}-[0-9a-f]{1,3}): ",
 }
 _OTHER = {
     "LNET-TIMEOUT": rf"LNet(?:Error)?: {_LUSTRE_AT}Timed out (?:tx|RDMA)",
@@ -223,6 +225,9 @@ HEADS = frozenset(_BY_HEAD)
 ERROR_WORD = "rror"
 """In every AER, GHES, machine-check and block-layer line, whichever driver's name comes first."""
 
+BIT_LINE = ":    ["
+"""Of the lines after an AER error, those that spell out one bit; any driver's name may come first."""
+
 _NETWORKD_FAMILY = _Family(_NETWORKD)
 
 
@@ -234,7 +239,7 @@ def parse(text: str) -> Line | None:
         return parse_sxid(text)
     family = _BY_HEAD.get(text[:4])
     found = family.find(text) if family is not None else None
-    if found is None and (family is not None or ERROR_WORD in text):
+    if found is None and (family is not None or ERROR_WORD in text or BIT_LINE in text):
         found = _AER_FAMILY.find(text) or _ERRORS_FAMILY.find(text)
     return None if found is None else _line(*found)
 

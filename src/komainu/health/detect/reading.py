@@ -58,8 +58,12 @@ def read_pasted(line: str) -> Reading | None:
     pasted = unwrap(line[:MAX_PASTED])
     if pasted is None:
         return None
-    if pasted.writer is Writer.KERNEL:
-        return shipped()(pasted.text)
-    of = parse_networkd if pasted.writer is Writer.NETWORKD else parse_fabric_manager
-    found = of(pasted.text)
+    found = _PARSERS[pasted.writer](pasted.text)
     return None if found is None else grade(found, catalogue())
+
+
+_PARSERS: dict[Writer, Callable[[str], Line | None]] = {
+    Writer.KERNEL: parse,
+    Writer.NETWORKD: parse_networkd,
+    Writer.FABRIC_MANAGER: parse_fabric_manager,
+}
