@@ -8,6 +8,7 @@ that they can be killed.
 from __future__ import annotations
 
 import signal
+import subprocess
 import sys
 import time
 from collections.abc import Iterator, Sequence
@@ -33,7 +34,6 @@ GATE = Path(__file__).parents[2] / "deploy" / "slurm"
 XID_79 = (
     "NVRM: Xid (PCI:0000:41:00): 79, pid='<unknown>', name=<unknown>, GPU has fallen off the bus."
 )
-_SERVE = "from komainu.config import load; from komainu.server.run import serve; serve(load())"
 
 
 def with_gate(nodes: int, *, accounting: bool = True) -> BedOptions:
@@ -148,8 +148,23 @@ heartbeat_s = 2
     # ── processes ────────────────────────────────────────────────────────────────────────────────
 
     def start_server(self) -> None:
-        env = self.bed.env | {"KOMAINU_CONFIG": str(self.config)}
-        self._ledger.start("server", [sys.executable, "-c", _SERVE], env)
+        self._ledger.start("server", [*self._komainu, "server"], self.bed.env)
+
+    @property
+    def _komainu(self) -> list[str]:
+        return [sys.executable, "-m", "komainu", "--config", str(self.config)]
+
+    def komainu(self, *arguments: str) -> tuple[int, str]:
+        """Run a command as a person would: exit code and what it printed."""
+        done = subprocess.run(
+            [*self._komainu, *arguments],
+            env=self.bed.env,
+            capture_output=True,
+            text=True,
+            check=False,
+            timeout=60,
+        )
+        return done.returncode, done.stdout + done.stderr
 
     def start_agent(self, node: NodeName) -> None:
         argv = [sys.executable, "-m", "komainu.agent", str(self.home(node) / "agent.toml")]
