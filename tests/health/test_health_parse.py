@@ -46,6 +46,13 @@ PREFIXES = [
     "4,5112,171167620236,-;",
     "[2023-06-22 21:55:31.778747][5975154.296056] ",
     "[2026-07-15T04:18:55.513286+00:00] ",
+    "6月 28 02:52:53 jjf-Super-Server kernel: ",
+    "févr. 28 02:52:53 noeud7 kernel: ",
+    "Mai 19 07:08:57 knoten2 kernel: [680111.646286] ",
+    "[Fr Aug 30 11:43:09 2024] ",
+    "[五 8月 30 11:43:09 2024] ",
+    "1759600000.5 host kernel: ",
+    "2026-08-12T03:14:22+0000 kernel: ",
 ]
 OTHERS = [
     "host python3[123]: ",
@@ -406,6 +413,17 @@ def test_the_severity_word_grades_an_sxid(line: str, code: int, severity: Severi
         ("mlx5_core 0000:01:00.0: mlx5_load_one failed with error code -22", "nic", "mlx5 init"),
         ("mlx5_core: probe of 0000:01:00.0 failed with error -22", "nic", "mlx5 init"),
         ("EDAC MC0: 1 CE on DIMM0", "dram", "EDAC CE"),
+        (
+            "watchdog: BUG: soft lockup - CPU#5 stuck for 26 seconds! [bash:537]",
+            "cpu",
+            "soft lockup",
+        ),
+        ("watchdog: BUG: soft lockup - CPU#11 stuck for 94s!", "cpu", "soft lockup"),
+        ("[Hardware Error]: event severity: fatal", "ghes", "CPER"),
+        ("{763}[Hardware Error]:   vendor_id: 0x8086, device_id: 0x10fb", "ghes", "CPER"),
+        ("NVRM: GPU has fallen off the bus.", "gpu", "79"),
+        ("NVRM: Xid (PCI:0000:00:1e.0): 79, pid=18422, name=python3", "gpu", "79"),
+        ("INFO: task DataXceiver for:7494 blocked for more than 120 seconds.", "os", "hung task"),
         (
             "EDAC MC0: 1 CE reserved error (16) on unknown label (node:0 rank:0 bank:0)",
             "dram",

@@ -96,12 +96,16 @@ _AER = {
     "aer-bit": r"(?:AER: )? +\[ ?(?P<bit>\d{1,2})\] (?P<what>[A-Za-z][\w \-]{2,30})",
 }
 _ERRORS = {
-    "GHES-CPER-FATAL": r"\{(?P<record>\d{1,6})\}\[Hardware Error\]: event severity: fatal",
+    # A report of the boot before (BERT) has no number; a machine check has the same words in front.
+    "GHES-CPER-FATAL": r"(?:\{(?P<record>\d{1,6})\})?\[Hardware Error\]: event severity: fatal",
     "GHES-CPER-PCIE": (
-        r"\{(?P<record>\d{1,6})\}\[Hardware Error\]: +(?:device_id: (?P<device>[0-9A-Fa-f:.]{7,16})"
+        r"(?:\{(?P<record>\d{1,6})\})?\[Hardware Error\]: +(?:device_id: (?P<device>[0-9A-Fa-f:.]{7,16})"
         r"|section_type: PCIe error)"
     ),
-    "GHES-CPER": r"\{(?P<record>\d{1,6})\}\[Hardware Error\]: ",
+    "GHES-CPER": (
+        r"(?:\{(?P<record>\d{1,6})\}\[Hardware Error\]: "
+        r"|\[Hardware Error\]: +(?:event severity|Hardware error from APEI|section_type|Error \d+, type))"
+    ),
     "CPU-MCE": r"(?:mce: )?\[Hardware Error\]: ",
     "NVME-IO-ERROR": (
         r"(?:\w+: )?(?:I/O|critical \w+|timeout|recoverable transport) error, dev (?P<device>nvme\w{1,20})[, ]"
@@ -120,7 +124,10 @@ _EDAC = {
     for kind in ("UE", "CE")
 }
 _LOCKUP = {
-    "CPU-SOFT-LOCKUP": r"(?:NMI )?(?:watchdog: )?BUG: soft lockup - CPU#(?P<cpu>\d+) stuck for (?P<seconds>\d+)s!",
+    "CPU-SOFT-LOCKUP": (
+        r"(?:NMI )?(?:watchdog: )?BUG: soft lockup (?:- |detected on )CPU#(?P<cpu>\d+)"
+        r"(?: stuck for (?P<seconds>\d+) ?s)?"
+    ),
     "CPU-HARD-LOCKUP": r"(?:NMI )?watchdog: (?:BUG: |Watchdog detected )hard LOCKUP on cpu (?P<cpu>\d+)",
 }
 _INFO = {

@@ -32,7 +32,7 @@ _FACILITY = r"kern|user|mail|daemon|auth|syslog|lpr|news|uucp|cron|authpriv|ftp|
 _DECODED = re.compile(rf"({_FACILITY}) *:[a-z]+ *: ?")
 _BRACKET_TEXT = (
     r"\[ *(?:\d+(?:\.\d+)?(?:[ ,]*<? *\d+\.\d+ *>?)?|\.\.\.|[+\-] *\d+\.\d+"
-    r"|[A-Z][a-z]{2} +[A-Z][a-z]{2} +\d{1,2} +\d{2}:\d{2}:\d{2}(?:\.\d+)? +\d{4}(?: *< *[+\-]? *\d+\.\d+>)?"
+    r"|[^\s\]]{1,9} +[^\s\]]{1,9} +\d{1,2} +\d{2}:\d{2}:\d{2}(?:\.\d+)? +\d{4}(?: *< *[+\-]? *\d+\.\d+>)?"
     r"|[A-Z][a-z]{2} *\d{1,2} +\d{2}:\d{2}(?::\d{2})?"
     # Serial console loggers put their own clock in front: [2023-06-22 21:55:31.778747][5975154.296056].
     r"|\d{4}-\d{2}-\d{2}[ T]\d{2}:\d{2}:\d{2}(?:[.,]\d+)?(?:Z|[+\-]\d{2}:?\d{2})?(?:\]\[ *\d+\.\d+)?"
@@ -41,9 +41,10 @@ _BRACKET_TEXT = (
 _BRACKET = re.compile(_BRACKET_TEXT)
 _DMESG_ISO = re.compile(r"\d{4}-\d{2}-\d{2}T\d{2}:\d{2}:\d{2},\d+(?:Z|[+\-]\d{2}:?\d{2}) ")
 _SYSLOG_TIME = re.compile(
-    r"(?:[A-Z][a-z]{2} +\d{1,2} +(?:\d{4} +)?\d{2}:\d{2}:\d{2}(?:\.\d+)?"
+    # Months and days are printed in the locale's language: 6月 28, févr. 28.
+    r"(?:(?:\d{1,2}月|[^\W\d_]{2,9}\.?) +\d{1,2} +(?:\d{4} +)?\d{2}:\d{2}:\d{2}(?:\.\d+)?"
     r"|(?:[A-Z][a-z]{2} )?\d{4}-\d{2}-\d{2}[T ]\d{2}:\d{2}:\d{2}(?:[.,]\d+)?(?: ?(?:Z|[+\-]\d{2}:?\d{2}| [A-Z]{2,5}|[A-Z]{3,4}))?"
-    r"|\d{9,10}\.\d{6}) +"
+    r"|\d{9,10}\.\d{1,9}) +"
 )
 # A tag is the last word before the first colon; a host name never ends in one, so that the tag of
 # `python3[7]: kernel: NVRM: …` is python3.

@@ -14,9 +14,9 @@ from komainu.health.model import Catalogue, Line, Reading
 
 Read = Callable[[str], Reading | None]
 
-REMEMBERED = 2048
+REMEMBERED = 1024
 """Texts whose reading is kept: a flood repeats itself, and the agent reads each record twice (to see
-whether it means anything, then to conclude). At about 1 KB each this is bounded at 2 MB."""
+whether it means anything, then to conclude). At about 1.5 KB each this is bounded at 2 MB."""
 
 
 MAX_PASTED = 4096
