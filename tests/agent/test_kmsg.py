@@ -127,7 +127,7 @@ async def test_a_line_reaches_the_reader_within_milliseconds(tmp_path: Path) -> 
         while len(taker.got) <= seq:  # noqa: ASYNC110  the wait is what is measured
             await asyncio.sleep(0)
         waits.append(time.perf_counter() - began)
-    assert sorted(waits)[len(waits) // 2] < 0.02
+    assert sorted(waits)[len(waits) // 2] < 0.05
     await taker.end()
 
 

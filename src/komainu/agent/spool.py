@@ -276,10 +276,12 @@ def _connect(path: str) -> sqlite3.Connection:
 
 
 def _readable(path: Path) -> sqlite3.Connection | None:
-    """The file without writing to its folder. `immutable` reads where not even a lock can be made,
-    and does not see a write-ahead log, so it comes second.
+    """The file without writing anything beside it. While a write-ahead log is there (an agent runs,
+    or was killed) it is read like any reader does; else `immutable` reads the file alone, where even
+    a reader would leave a new log behind, or could not make one (a read-only file system).
     """
-    for how in ("mode=ro", "immutable=1"):
+    beside = Path(f"{path}-wal").exists()
+    for how in ("mode=ro", "mode=ro&immutable=1") if beside else ("mode=ro&immutable=1",):
         try:
             db = sqlite3.connect(f"file:{path}?{how}", uri=True)
             db.execute("SELECT count(*) FROM kept").fetchone()
