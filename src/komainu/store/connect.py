@@ -32,13 +32,23 @@ def connect(url: str) -> Engine:
     parsed = _parse(url)
     try:
         engine = _sqlite(parsed) if parsed.get_backend_name() == "sqlite" else _postgres(parsed)
+    except OSError as error:
+        raise _unopened(parsed, error) from error
+    try:
         _migrate(engine, parsed)
-    except (SQLAlchemyError, OSError) as error:
-        raise StorageError(
-            f"database {shown(parsed)} cannot be opened: {error}. Check [server] database in "
-            "komainu.toml, and that this user may read and write it."
-        ) from error
+    except BaseException as error:
+        engine.dispose()
+        if isinstance(error, SQLAlchemyError):
+            raise _unopened(parsed, error) from error
+        raise
     return engine
+
+
+def _unopened(url: URL, error: Exception) -> StorageError:
+    return StorageError(
+        f"database {shown(url)} cannot be opened: {error}. Check [server] database in "
+        "komainu.toml, and that this user may read and write it."
+    )
 
 
 def shown(url: URL) -> str:

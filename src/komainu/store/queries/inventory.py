@@ -18,6 +18,8 @@ from komainu.core.wire import Batch, Hardware
 from komainu.store.queries.feed import Writing, plain
 from komainu.store.tables import clusters, nodes, observations
 
+MAX_ORDERS = 1_000_000_000
+"""No node is given so many; a larger number is an agent's error, and must not overflow ours."""
 _encode = msgspec.json.Encoder(order="deterministic").encode
 _verdict = msgspec.json.Decoder(NodeVerdict).decode
 _hardware = msgspec.json.Decoder(Hardware).decode
@@ -61,8 +63,11 @@ def hear(tx: Writing, batch: Batch, key: NodeKey) -> tuple[bool, bool]:
         "agent_version": plain(batch.agent_version, 64),
         "boot_id": plain(batch.boot_id, 64),
         "policy_seen": plain(batch.policy_seen, 64),
-        "orders_seen": min(max(batch.orders_seen, 0), row.last_order),
-        "dropped_debug": row.dropped_debug + max(batch.dropped_debug, 0),
+        "orders_seen": min(max(batch.orders_seen, 0), MAX_ORDERS),
+        # A node that has seen more orders than we have given knows a server whose database was
+        # restored since: we number on from there, or it would take our next orders for old ones.
+        "last_order": max(row.last_order, min(batch.orders_seen, MAX_ORDERS)),
+        "dropped_debug": min(row.dropped_debug + max(batch.dropped_debug, 0), MAX_ORDERS),
     }
     if batch.hardware is not None:
         values["hardware"] = _encode(batch.hardware).decode()

@@ -1,0 +1,215 @@
+from __future__ import annotations
+
+import threading
+
+import msgspec
+import pytest
+from tests.store.samples import (
+    BOOT,
+    KEY,
+    NOW,
+    C,
+    batch,
+    drained,
+    finding,
+    gate,
+    later,
+    observation,
+    outcome,
+    queued,
+    shown,
+)
+
+from komainu.core.errors import InputError, StorageError
+from komainu.core.names import NodeKey, NodeName
+from komainu.core.node import HELD_BY_PROLOG
+from komainu.core.observation import ObservationKind
+from komainu.core.situation import Settled, Thought
+from komainu.core.verdict import Verdict
+from komainu.core.wire import GpuSeen, Hardware
+from komainu.store import SqlStore
+
+
+def test_what_is_received_comes_back_as_it_was(store: SqlStore) -> None:
+    store.receive(batch(finding(), observations=(observation(),), verdict=Verdict.FAULT), NOW)
+    assert store.findings(C) == [finding()]
+    assert store.verdict(KEY) is not None
+    record = store.finding_record("F-1")
+    assert record is not None
+    assert record.finding == finding()
+    assert record.received == NOW
+
+
+def test_a_batch_sent_three_times_is_kept_once(store: SqlStore) -> None:
+    sent = batch(finding(), observations=(observation(), gate("O-2")), verdict=Verdict.FAULT)
+    first = store.receive(sent, NOW)
+    assert (first.findings, set(first.observations)) == (("F-1",), {"O-1", "O-2"})
+    assert first.verdict_changed
+    fed = store.last_seq()
+    for seconds in (1, 2):
+        again = store.receive(sent, later(seconds))
+        assert (again.findings, again.observations, again.verdict_changed) == ((), (), False)
+    assert store.last_seq() == fed
+    assert store.count_findings(C) == 1
+    assert len(store.situation(KEY, NOW).refusals) == 1
+
+
+def test_a_repeat_within_one_batch_is_kept_once(store: SqlStore) -> None:
+    got = store.receive(batch(finding(), finding()), NOW)
+    assert got.findings == ("F-1",)
+    assert store.count_findings(C) == 1
+
+
+def test_two_nodes_may_use_the_same_id(store: SqlStore) -> None:
+    """A node that guesses another's ids must not be able to hide what the other reports."""
+    store.receive(batch(finding()), NOW)
+    assert store.receive(batch(finding(node="n2"), node="n2"), NOW).findings == ("F-1",)
+    assert store.count_findings(C) == 2
+
+
+def test_a_node_speaks_only_for_itself(store: SqlStore) -> None:
+    with pytest.raises(InputError, match="speaks only for itself"):
+        store.receive(batch(finding(node="n2")), NOW)
+    assert store.last_seq() == 0
+
+
+@pytest.mark.parametrize("ident", ["", "x" * 129, "a b", "a\x00", "é"])
+def test_an_id_that_is_no_id_is_refused_and_nothing_of_the_batch_is_kept(
+    store: SqlStore, ident: str
+) -> None:
+    with pytest.raises(InputError, match="is not usable"):
+        store.receive(batch(finding(), observations=(observation(ident),)), NOW)
+    assert store.count_findings() == 0
+
+
+def test_hardware_and_the_head_of_a_batch_are_kept(store: SqlStore) -> None:
+    seen = Hardware(rack="r\x007", gpus=(GpuSeen(index=0, pci="0000:41:00.0", model="H200"),))
+    store.receive(msgspec.structs.replace(batch(), hardware=seen, policy_seen="p1"), NOW)
+    store.receive(batch(), later(5))
+    record = store.node_record(KEY)
+    assert record is not None
+    assert (record.hardware, record.seen, record.boot_id) == (seen, later(5), BOOT)
+    assert record.rack == "r\ufffd7"
+
+
+def test_a_verdict_is_told_since_when_its_word_holds(store: SqlStore) -> None:
+    for seconds, verdict in ((0, Verdict.OK), (5, Verdict.OK), (9, Verdict.FAULT)):
+        store.receive(batch(verdict=verdict), later(seconds))
+    record = store.node_record(KEY)
+    assert record is not None
+    assert record.verdict_since == later(9)
+
+
+def test_a_node_whose_server_was_restored_from_a_backup_gets_orders_it_takes_for_new(
+    store: SqlStore,
+) -> None:
+    store.receive(batch(orders_seen=10), NOW)
+    store.remember(drained(), NOW)
+    assert [order.number for order in store.orders_after(KEY, 10)] == [11]
+
+
+def test_a_refusal_is_open_until_it_is_settled(store: SqlStore) -> None:
+    store.receive(batch(observations=(gate("O-9"),)), later(3))
+    (refusal,) = store.situation(KEY, NOW).refusals
+    assert (refusal.observation, refusal.record.job, refusal.received) == ("O-9", "7", later(3))
+    assert store.unsettled(C, NOW) == [KEY]
+    settled = Settled(observation="O-9", decision="D-1", job=refusal.record.job)  # type: ignore[arg-type]
+    store.remember(Thought(cluster=C, settled=(settled,)), NOW)
+    assert store.situation(KEY, NOW).refusals == ()
+    assert store.unsettled(C, NOW) == []
+
+
+def test_a_refusal_is_marked_while_the_scheduler_holds_its_job(store: SqlStore) -> None:
+    store.receive(batch(observations=(gate("O-9"),)), NOW)
+    for job, expected in (
+        (queued("7", held=True, reason=HELD_BY_PROLOG), True),
+        (queued("7"), False),
+        (queued("7", held=True, reason="JobHeldUser"), False),
+        (queued("8", held=True, reason=HELD_BY_PROLOG), False),
+    ):
+        store.mirror(C, [shown()], [job], NOW)
+        assert store.situation(KEY, NOW).refusals[0].held is expected
+
+
+def test_a_gate_record_that_cannot_be_read_is_kept_and_refuses_nothing(store: SqlStore) -> None:
+    garbled = observation("O-5", ObservationKind.GATE)
+    assert store.receive(batch(observations=(garbled,)), NOW).observations == ("O-5",)
+    assert store.situation(KEY, NOW).refusals == ()
+
+
+def test_the_gate_tells_which_job_is_on_the_node(store: SqlStore) -> None:
+    store.receive(batch(observations=(gate("O-1", "admit", "7"), gate("O-2", "admit", "8"))), NOW)
+    assert [seen.record.job for seen in store.admitted(C)[KEY.node]] == ["7", "8"]
+    store.receive(batch(observations=(gate("O-3", "end", "7", "epilog", seconds=9),)), later(9))
+    assert [seen.record.job for seen in store.admitted(C, KEY.node)[KEY.node]] == ["8"]
+
+
+def test_a_node_that_has_booted_runs_none_of_its_old_jobs(store: SqlStore) -> None:
+    store.receive(batch(observations=(gate("O-1", "admit", "7"),)), NOW)
+    other = BOOT.replace("3a7f", "4b80")
+    new = gate("O-2", "admit", "8", boot_id=other)
+    store.receive(batch(observations=(new,), boot_id=other), later(60))
+    assert [seen.record.job for seen in store.admitted(C)[KEY.node]] == ["8"]
+
+
+def test_the_feed_has_no_gap_however_many_write_at_once(store: SqlStore) -> None:
+    def write(node: str) -> None:
+        for number in range(8):
+            store.receive(batch(finding(f"F-{number}", node=node), node=node), NOW)
+
+    threads = [threading.Thread(target=write, args=(f"n{i}",)) for i in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    fed = store.changes(0)
+    assert [change.seq for change in fed] == list(range(1, 33))
+    assert len({(change.node, change.ref) for change in fed}) == 32
+
+
+def test_the_feed_goes_on_from_where_one_was(store: SqlStore) -> None:
+    store.receive(batch(finding("F-1"), finding("F-2")), NOW)
+    store.receive(batch(finding("F-3", node="n2"), node="n2"), NOW)
+    assert [change.ref for change in store.changes(1)] == ["F-2", "F-3"]
+    assert [change.ref for change in store.changes(0, limit=1)] == ["F-1"]
+    assert store.changes(3) == []
+    assert store.last_seq() == 3
+
+
+def test_pruning_forgets_observations_and_keeps_findings(store: SqlStore) -> None:
+    store.receive(batch(finding(), observations=(observation(),)), NOW)
+    assert store.prune(later(-1)) == 0
+    assert store.prune(later(1)) == 1
+    assert store.count_findings() == 1
+    assert store.changes(0) == []
+    store.receive(batch(finding("F-2")), later(2))
+    assert [change.seq for change in store.changes(0)] == [2]
+
+
+def test_what_came_of_nothing_we_decided_is_an_error(store: SqlStore) -> None:
+    strange = [outcome("D-unknown")]
+    with pytest.raises(StorageError, match="not remembered"):
+        store.note(strange)
+
+
+def test_pages_of_findings_go_from_newest_to_oldest(store: SqlStore) -> None:
+    store.receive(batch(*(finding(f"F-{n}", code=f"GPU-XID-{n % 2}") for n in range(5))), NOW)
+    first = store.finding_records(C, limit=2)
+    assert [one.finding.id for one in first] == ["F-4", "F-3"]
+    rest = store.finding_records(C, before=first[-1].number)
+    assert [one.finding.id for one in rest] == ["F-2", "F-1", "F-0"]
+    assert store.count_findings(C, code="GPU-XID-1") == 2
+    assert store.count_findings(C, NodeName("n2")) == 0
+
+
+def test_a_finding_counts_those_it_causes(store: SqlStore) -> None:
+    child = msgspec.structs.replace(finding("F-2"), cause="F-1")
+    store.receive(batch(finding("F-1"), child), NOW)
+    record = store.finding_record("F-1")
+    assert record is not None
+    assert record.count == 2
+
+
+def test_an_unknown_node_has_an_empty_situation(store: SqlStore) -> None:
+    situation = store.situation(NodeKey(C, NodeName("nobody")), NOW)
+    assert (situation.findings, situation.standing, situation.scheduler) == ((), None, None)
