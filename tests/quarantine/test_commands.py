@@ -19,7 +19,7 @@ from komainu.core.errors import InputError
 from komainu.core.names import ClusterName, NodeKey
 from komainu.core.node import NodeVerdict
 from komainu.core.observation import Evidence
-from komainu.core.verdict import Verdict
+from komainu.core.verdict import Severity, Verdict
 from komainu.core.views import (
     Answer,
     Ask,
@@ -133,9 +133,13 @@ class FakeServer:
     release = hold
 
 
+def page_of(code: str) -> str:
+    return f"runbooks/{code}.md"
+
+
 def run(server: FakeServer, *words: str) -> Ran:
     group = click.Group(commands=list(COMMANDS))
-    return CliRunner().invoke(group, words, obj={"api": lambda: server})
+    return CliRunner().invoke(group, words, obj={"api": lambda: server, "runbook_of": page_of})
 
 
 # ── why ──────────────────────────────────────────────────────────────────────────────────────────
@@ -154,7 +158,7 @@ def test_why_says_what_since_when_why_who_and_what_next() -> None:
         "03:00:00 done: now IDLE+DRAIN",
         "reason (ours): komainu:D-1: GPU-XID-79",
         "not seen healthy: kernel-log UNKNOWN",
-        "read docs/runbooks/GPU-XID-79.md",
+        "read docs/runbooks/GPU-XID-79.md (GPU-XID-79)",
         'when it is repaired: komainu release c/n1 --because "what was done"',
     ):
         assert said in ran.output
@@ -175,6 +179,27 @@ def test_only_a_node_seen_healthy_is_fine(standing: Standing, code: int, next_st
     ran = run(FakeServer(node=view(standing)), "why", "c/n1")
     assert ran.exit_code == code
     assert next_step in ran.output
+
+
+def test_a_cause_is_shown_once_with_its_parts_and_the_worst_comes_first() -> None:
+    cause, part, other = found(1), found(2, text_="Xid 154"), found(3)
+    part = msgspec.structs.replace(
+        part, finding=msgspec.structs.replace(part.finding, code="GPU-XID-154", cause="F-n1-1")
+    )
+    mild = msgspec.structs.replace(other.finding, code="NIC-X", severity=Severity.INFO)
+    other = msgspec.structs.replace(other, finding=mild, severity="info")
+    lines = run(FakeServer(node=view(findings=[other, part, cause])), "why", "n1").output
+    assert "GPU has fallen off the bus (with GPU-XID-154)" in lines
+    assert "| 03:00:00 Xid 154" in lines
+    assert lines.count("first seen") == 2
+    assert lines.index("GPU-XID-79 on gpu") < lines.index("NIC-X on gpu")
+
+
+def test_without_knowing_the_pages_the_index_is_named() -> None:
+    group = click.Group(commands=list(COMMANDS))
+    server = FakeServer(node=view())
+    ran = CliRunner().invoke(group, ["why", "n1"], obj={"api": lambda: server})
+    assert "read docs/runbooks/index.md (GPU-XID-79)" in ran.output
 
 
 def test_why_shows_what_the_guard_holds_back_and_its_limit() -> None:
@@ -313,8 +338,8 @@ def test_hold_asks_with_its_reason_and_tells_the_outcome() -> None:
     assert server.asked == [
         ("hold", NodeKey(ClusterName("c"), N1), Ask(reason="smells of smoke", force=True))
     ]
-    assert "1 jobs run there now: 12" in ran.output
-    assert "outcome: done" in ran.output
+    assert "1 job running there now: 12" in ran.output
+    assert "outcome of D-1: done" in ran.output
 
 
 def test_the_dry_run_says_the_same_and_that_nothing_was_done() -> None:

@@ -355,6 +355,14 @@ def test_a_reason_is_one_short_plain_line_whatever_an_agent_sent(
     assert len(decision(reason=reason).scheduler_reason) <= 250
 
 
+def test_a_reason_does_not_say_the_place_twice() -> None:
+    said = "Xid 79 on GPU 0000:41:00: GPU has fallen off the bus"
+    twice = msgspec.structs.replace(finding(), summary=said)
+    assert reason_of([twice]) == "GPU-XID-79 on gpu 0000:41:00: GPU has fallen off the bus"
+    bare = msgspec.structs.replace(finding(), summary="0000:41:00: ")
+    assert reason_of([bare]).endswith(": 0000:41:00:")
+
+
 def test_a_reason_counts_causes_and_not_their_parts() -> None:
     cause = finding(1, code="GPU-XID-48")
     part = msgspec.structs.replace(finding(2, code="GPU-XID-63"), cause=cause.id)

@@ -98,6 +98,8 @@ class Cluster(RuleBasedStateMachine):
         self.run(flow.turn(self.centre))
 
     def run(self, work: Any) -> Any:
+        """Work of the server. Two pieces of it never fall into the same instant."""
+        self.clock.time += timedelta(milliseconds=1)
         return self.loop.run_until_complete(work)
 
     async def _act(

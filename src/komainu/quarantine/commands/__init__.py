@@ -29,6 +29,7 @@ from komainu.quarantine.commands.asking import (
     findings_code,
     node_code,
     nodes_code,
+    runbook_of,
     server_of,
     which,
 )
@@ -71,7 +72,7 @@ def why(ctx: click.Context, *, node: str, as_json: bool) -> None:
     """
     server = server_of(ctx)
     view = server.node(which(server, node))
-    _say(view, lambda: text.why(view, datetime.now(UTC)), as_json=as_json)
+    _say(view, lambda: text.why(view, datetime.now(UTC), runbook_of(ctx)), as_json=as_json)
     ctx.exit(node_code(view.row.standing))
 
 

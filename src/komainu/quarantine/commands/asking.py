@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Any, Protocol
 
 import click
@@ -56,6 +56,16 @@ def server_of(ctx: click.Context) -> Server:
     shared: dict[str, Any] = ctx.obj
     made: Server = shared["api"]()
     return made
+
+
+def runbook_of(ctx: click.Context) -> Callable[[str], str]:
+    """Finding code → its page below docs/, as cli.py knows it; else the index of them all."""
+    shared: dict[str, Any] = ctx.obj
+    try:
+        known: Callable[[str], str] = shared["runbook_of"]
+    except KeyError:
+        return lambda _: "runbooks/index.md"
+    return known
 
 
 def which(server: Server, text: str) -> NodeKey:

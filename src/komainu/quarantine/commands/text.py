@@ -6,10 +6,11 @@ Evidence, reasons and job names may hold whatever a tenant typed, so every word 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from datetime import datetime, timedelta
 
 from komainu.core.node import SchedulerNode
+from komainu.core.observation import Finding
 from komainu.core.verdict import Verdict
 from komainu.core.views import (
     Answer,
@@ -30,6 +31,8 @@ MEANINGS = {
     Standing.UNSEEN: "cannot tell: no fresh word from its agent",
 }
 _WIDE = 160
+EVIDENCE_MAX = 6
+"""Evidence lines shown per cause; --json has all."""
 
 
 def shown(text: str, width: int = _WIDE) -> str:
@@ -74,8 +77,8 @@ def table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> list[str]:
 # ── why ──────────────────────────────────────────────────────────────────────────────────────────
 
 
-def why(view: NodeView, now: datetime) -> list[str]:
-    """A node's whole case on one screen."""
+def why(view: NodeView, now: datetime, runbook_of: Callable[[str], str]) -> list[str]:
+    """A node's whole case on one screen. `runbook_of`: a code's page below docs/."""
     row = view.row
     word = row.standing.value.upper()
     lines = [f"{shown(row.cluster)}/{shown(row.node)}: {word}, {MEANINGS[row.standing]}"]
@@ -83,31 +86,45 @@ def why(view: NodeView, now: datetime) -> list[str]:
         lines.append(f"  since {when(row.since, now)}")
     if row.why:
         lines.append(f"  {shown(row.why)}")
-    open_findings = [f for f in view.findings if f.open]
+    open_findings = _worst_first([f for f in view.findings if f.open])
     lines += ["", "WHY", *(_findings(open_findings, now) or ["  no open findings"])]
     lines += ["", "DECIDED", *_decided(view)]
     lines += ["", "SCHEDULER", *_scheduler(view.scheduler, row.scheduler)]
     lines += ["", "NODE", *_agent(view, now)]
-    return [*lines, "", "NEXT", *_next(view, open_findings)]
+    return [*lines, "", "NEXT", *_next(view, open_findings, runbook_of)]
+
+
+def _worst_first(findings: Sequence[FindingView]) -> list[FindingView]:
+    return sorted(findings, key=lambda v: (-v.finding.severity, v.finding.at, v.finding.id))
 
 
 def _findings(findings: Sequence[FindingView], now: datetime) -> list[str]:
+    """Each cause with its parts folded in: their codes named, their evidence among its own."""
+    causes = {view.finding.id for view in findings if view.finding.cause is None}
+    parts = [v.finding for v in findings if v.finding.cause in causes]
     lines: list[str] = []
     for view in findings:
-        f = view.finding
-        more = f" (+{view.count - 1} folded in)" if view.count > 1 else ""
-        lines.append(
-            f"  {view.severity:<8} {shown(f.code)} on {shown(str(f.component))}: "
-            f"{shown(f.summary)}{more}"
-        )
-        facts = [f"first seen {when(f.at, now)}", f"id {shown(f.id)}"]
-        facts += [f"job {shown(f.job)}"] if f.job else []
-        facts += [f"NVIDIA advises {shown(f.vendor_action)}"] if f.vendor_action else []
-        facts += [f"driver says {f.driver_action} (Xid 154)"] if f.driver_action is not None else []
-        lines.append(f"           {'; '.join(facts)}")
-        lines += [f"           | {e.at:%H:%M:%S} {shown(e.text)}" for e in f.evidence[:5]]
-        if len(f.evidence) > 5:
-            lines.append(f"           | … and {len(f.evidence) - 5} more (--json shows all)")
+        if view.finding.cause not in causes:
+            lines += _case(view, [p for p in parts if p.cause == view.finding.id], now)
+    return lines
+
+
+def _case(view: FindingView, parts: Sequence[Finding], now: datetime) -> list[str]:
+    f = view.finding
+    also = f" (with {', '.join(shown(part.code) for part in parts)})" if parts else ""
+    facts = [f"first seen {when(f.at, now)}", f"id {shown(f.id)}"]
+    facts += [f"job {shown(f.job)}"] if f.job else []
+    facts += [f"NVIDIA advises {shown(f.vendor_action)}"] if f.vendor_action else []
+    facts += [f"driver says {f.driver_action} (Xid 154)"] if f.driver_action is not None else []
+    evidence = sorted((e for one in (f, *parts) for e in one.evidence), key=lambda e: e.at)
+    lines = [
+        f"  {view.severity:<8} {shown(f.code)} on {shown(str(f.component))}: {shown(f.summary)}{also}",
+        f"           {'; '.join(facts)}",
+        *(f"           | {e.at:%H:%M:%S} {shown(e.text)}" for e in evidence[:EVIDENCE_MAX]),
+    ]
+    if len(evidence) > EVIDENCE_MAX:
+        more = len(evidence) - EVIDENCE_MAX
+        lines.append(f"           | … and {more} more (--json shows all)")
     return lines
 
 
@@ -144,7 +161,9 @@ def _scheduler(node: SchedulerNode | None, word: str) -> list[str]:
         lines.append(f"  reason ({whose}{by}{at}): {shown(node.reason)}")
     if node.jobs:
         named = " ".join(shown(job) for job in node.jobs[:10])
-        lines.append(f"  {len(node.jobs)} jobs running: {named}; a drain lets them finish")
+        lines.append(
+            f"  {_count(len(node.jobs), 'running job')}: {named}; a drain lets them finish"
+        )
     return lines
 
 
@@ -154,16 +173,24 @@ def _agent(view: NodeView, now: datetime) -> list[str]:
         return [*lines, "  it has never said a verdict"]
     v = view.verdict
     advise = ", advise only (the gate refuses nothing)" if v.advise_only else ""
-    lines.append(f"  its verdict: {v.verdict.value} ({v.phase.value}){advise} {shown(v.message)}")
+    said = f": {shown(v.message)}" if v.message else ""
+    lines.append(f"  its verdict is {v.verdict.value} ({v.phase.value}){advise}{said}")
     blind = [f"{shown(name)} {said.value}" for name, said in sorted(v.checks.items())]
     unseen = [text for text in blind if not text.endswith(f" {Verdict.OK.value}")]
     return [*lines, f"  not seen healthy: {', '.join(unseen)}"] if unseen else lines
 
 
-def _next(view: NodeView, findings: Sequence[FindingView]) -> list[str]:
+def _next(
+    view: NodeView, findings: Sequence[FindingView], runbook_of: Callable[[str], str]
+) -> list[str]:
     row = view.row
     name = f"{shown(row.cluster)}/{shown(row.node)}"
-    lines = [f"  read docs/runbooks/{code}.md" for code in _codes(findings)[:3]]
+    pages: dict[str, list[str]] = {}
+    for code in dict.fromkeys(view.finding.code for view in findings):
+        pages.setdefault(shown(runbook_of(code)), []).append(shown(code))
+    lines = [
+        f"  read docs/{page} ({', '.join(codes[:6])})" for page, codes in list(pages.items())[:3]
+    ]
     match row.standing:
         case Standing.QUARANTINED:
             lines.append(f'  when it is repaired: komainu release {name} --because "what was done"')
@@ -181,8 +208,8 @@ def _next(view: NodeView, findings: Sequence[FindingView]) -> list[str]:
     return lines
 
 
-def _codes(findings: Sequence[FindingView]) -> list[str]:
-    return list(dict.fromkeys(shown(view.finding.code) for view in findings))
+def _count(number: int, what: str) -> str:
+    return f"{number} {what}" if number == 1 else f"{number} {what}s"
 
 
 def guard_line(guard: GuardView) -> str:
@@ -253,13 +280,14 @@ def answer(said: Answer) -> list[str]:
     """The same text for the dry run and the act; the last line tells them apart."""
     lines = [shown(line, 400) for line in said.text.splitlines()]
     if said.decision is not None:
-        lines.append(f"decision: {shown(said.decision.id)}, {shown(said.decision.reason)}")
+        lines.append(f"reason: {shown(said.decision.reason)}")
     if said.jobs:
         named = " ".join(shown(job, 40) for job in said.jobs[:10])
-        lines.append(f"{len(said.jobs)} jobs run there now: {named}")
+        lines.append(f"{_count(len(said.jobs), 'job')} running there now: {named}")
     lines.append(guard_line(said.guard))
     if said.dry_run:
         return [*lines, "dry run: nothing was decided or done"]
     if said.outcome is not None:
-        lines.append(f"outcome: {said.outcome.result.value}; {shown(said.outcome.detail)}")
+        o = said.outcome
+        lines.append(f"outcome of {shown(o.decision)}: {o.result.value}; {shown(o.detail)}")
     return lines

@@ -28,6 +28,13 @@ def reason_of(findings: Sequence[Finding]) -> str:
     known = {f.id for f in findings}
     others = [f for f in findings if f.id != worst.id and f.cause not in known]
     more = f" (+{len(others)} more)" if others else ""
-    said = f"{worst.code} on {worst.component}: {worst.summary}"
+    said = f"{worst.code} on {worst.component}: {_without_place(worst)}"
     ascii_only = " ".join(_ODD.sub("?", said).split())
     return ascii_only[: REASON_MAX - len(more)].rstrip() + more
+
+
+def _without_place(finding: Finding) -> str:
+    """The summary without `Xid 79 on GPU 0000:41:00: `, which code and component have said."""
+    _, named, after = finding.summary.partition(finding.component.id or "\n")
+    _, colon, rest = after.partition(": ")
+    return rest if named and colon and rest else finding.summary
