@@ -127,6 +127,8 @@ def test_three_lines_of_one_record_are_one_meaning() -> None:
     )
     shown = values(run(text, "--json"))
     assert [value and value["code"] for value in shown] == [None, None, "79"]
+    assert shown[2] is not None
+    assert shown[2]["fields"] == {"pci": "0000:b3:00"}
 
 
 def test_a_reader_that_goes_away_is_no_error() -> None:

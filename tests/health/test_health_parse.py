@@ -7,7 +7,7 @@ from tests.health.health_lines import benign, labelled, xid
 
 from komainu.core.verdict import FaultClass, Severity
 from komainu.health.detect.lines import parse
-from komainu.health.detect.reading import read_pasted
+from komainu.health.detect.reading import Transcript, read_pasted
 from komainu.health.model import Reading
 
 PREFIXES = [
@@ -185,10 +185,36 @@ def test_off_the_bus_over_three_lines_in_one_record(separator: str) -> None:
 def test_off_the_bus_as_three_records_is_known_by_its_last() -> None:
     assert parse("NVRM: The NVIDIA GPU 0000:b3:00.0") is None
     assert parse("NVRM: (PCI ID: 10de:26b5) installed in this system has") is None
-    assert (
-        read("               NVRM: fallen off the bus and is not responding to commands.").line.code
-        == "79"
+    assert read("NVRM: fallen off the bus and is not responding to commands.").line.code == "79"
+
+
+def transcript(*lines: str) -> list[str | None]:
+    paste = Transcript()
+    return [r.finding if (r := paste.read(line)) else None for line in lines]
+
+
+def test_an_indented_line_is_a_part_of_the_record_before_it() -> None:
+    shown = transcript(
+        "[ 1843.308145] NVRM: The NVIDIA GPU 0000:b3:00.0",
+        "               NVRM: (PCI ID: 10de:26b5) installed in this system has",
+        "               NVRM: fallen off the bus and is not responding to commands.",
+        "[ 1843.439662] NVRM: The NVIDIA probe routine failed for 1 device(s).",
     )
+    assert shown == [None, None, "GPU-OFF-BUS", None]
+
+
+@pytest.mark.parametrize(
+    "broken",
+    [f"               {OFF_BUS}", f"\t{OFF_BUS}", f" [   12.5] {OFF_BUS}", f"  kernel: {OFF_BUS}"],
+)
+def test_text_broken_over_lines_cannot_pose_as_a_record(broken: str) -> None:
+    assert transcript("[   12.1] usb 1-1: Product: x", broken) == [None, None]
+    assert transcript(xid(13, "name=a"), broken) == ["GPU-XID-13", None]
+
+
+def test_a_paste_that_is_indented_as_a_whole_is_read_all_the_same() -> None:
+    lines = ("    [   12.1] usb 1-1: Product: x", f"    [   12.5] {OFF_BUS}", f"        {OFF_BUS}")
+    assert transcript(*lines) == [None, "GPU-XID-79", None]
 
 
 def test_an_unsupported_gpu_has_not_fallen_off_the_bus() -> None:

@@ -13,7 +13,7 @@ import msgspec
 from komainu.core.verdict import FaultClass, Severity
 from komainu.core.views import SEVERITY_WORDS
 from komainu.health.catalogue import catalogue as read_catalogue
-from komainu.health.detect.reading import read_pasted
+from komainu.health.detect.reading import Transcript
 from komainu.health.model import OUR_ACTION, SEVERITY, Catalogue, Reading
 from komainu.health.runbooks import runbook_of
 
@@ -100,11 +100,11 @@ def explain(*, as_json: bool) -> None:
 
     Exit status: 0 nothing condemning, 1 something takes the node out, 2 could not tell.
     """
-    worst, unknown, total = Severity.INFO, False, 0
+    transcript, worst, unknown, total = Transcript(), Severity.INFO, False, 0
     rows: list[tuple[str, ...]] = [_COLUMNS]
     try:
         for total, line in enumerate(_input_lines(sys.stdin.buffer), 1):
-            reading = read_pasted(line)
+            reading = transcript.read(line)
             if reading is not None:
                 worst = max(worst, reading.severity)
                 unknown = unknown or reading.graded in _COULD_NOT_TELL

@@ -61,11 +61,8 @@ _FABRIC = re.compile(r"\[[A-Z][a-z]{2} \d{2} \d{4} \d{2}:\d{2}:\d{2}\] \[[A-Z]+\
 def unwrap(line: str) -> Pasted | None:
     """Take a pasted line out of its prefix; None when a program, not the kernel, wrote it."""
     line = line.rstrip("\r\n")
-    bare = line.lstrip()
-    if bare.startswith("NVRM:"):  # continuation lines of one record are indented
-        return Pasted(Writer.KERNEL, bare)
-    if _FABRIC.match(bare):
-        return Pasted(Writer.FABRIC_MANAGER, bare)
+    if _FABRIC.match(line):
+        return Pasted(Writer.FABRIC_MANAGER, line)
     if found := _KMSG.match(line):
         return Pasted(Writer.KERNEL, line[found.end() :]) if int(found[1]) < 8 else None
     text, kernel = _without_facility(line)

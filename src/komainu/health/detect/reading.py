@@ -67,3 +67,33 @@ _PARSERS: dict[Writer, Callable[[str], Line | None]] = {
     Writer.NETWORKD: parse_networkd,
     Writer.FABRIC_MANAGER: parse_fabric_manager,
 }
+
+
+class Transcript:
+    """Pasted lines, read in their order.
+
+    dmesg and journalctl print a record that holds newlines as several lines, indented from the second on.
+    Such a line is a part of its record and never one of its own: text that a program managed to break
+    over lines cannot pose as a kernel record. An indentation common to the whole paste is taken off.
+    """
+
+    def __init__(self) -> None:
+        self._margin: str | None = None
+        self._record = ""
+        self._meant = False
+
+    def read(self, line: str) -> Reading | None:
+        """What the next line means, together with the lines of its record before it."""
+        line = line[:MAX_PASTED]
+        if self._margin is None and line.strip():
+            self._margin = line[: len(line) - len(line.lstrip())]
+        line = line.removeprefix(self._margin or "")
+        if line[:1].isspace() and self._record:
+            if self._meant or len(self._record) > MAX_PASTED:
+                return None
+            self._record = f"{self._record}\n{line.strip()}"
+        else:
+            self._record = line
+        reading = read_pasted(self._record)
+        self._meant = reading is not None
+        return reading
