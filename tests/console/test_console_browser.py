@@ -407,6 +407,14 @@ def test_theme_and_clock_are_remembered(seat: Seat) -> None:
     expect(page.locator("html")).to_have_attribute("data-theme", "light")
 
 
+def test_a_question_mark_lists_the_keys_and_escape_closes_it(seat: Seat) -> None:
+    page = seat.sign_in()
+    page.keyboard.press("?")
+    expect(page.get_by_role("dialog")).to_contain_text("only what is not healthy")
+    page.keyboard.press("Escape")
+    expect(page.get_by_role("dialog")).to_have_count(0)
+
+
 def test_signing_out_ends_at_the_sign_in_page(seat: Seat) -> None:
     page = seat.sign_in()
     page.get_by_role("button", name="Sign out").click()

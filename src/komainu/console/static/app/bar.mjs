@@ -4,6 +4,7 @@ import { clock } from '../core/format.mjs';
 import { compareNatural } from '../core/natural.mjs';
 import { get, post, withQuery } from './api.mjs';
 import { html } from './dom.mjs';
+import { Help } from './help.mjs';
 import { Icon, Mark } from './glyph.mjs';
 import { findingsPath, go, mapPath, nodePath } from './route.mjs';
 
@@ -32,6 +33,7 @@ export function TopBar({ route, me, clusters, cluster, fresh, line, waiting, pau
       onClick=${() => setPaused(!paused)}><i aria-hidden="true"></i>${paused ? `Paused${waiting ? ` · ${waiting} waiting` : ''}` : LINE_WORDS[/** @type {keyof typeof LINE_WORDS} */ (line)]}</button>
     <button type="button" class="bare" title="Clock: UTC or this browser's" onClick=${() => setZone(zone === 'utc' ? 'local' : 'utc')}><${Icon} name="clock" />${zone === 'utc' ? 'UTC' : 'Local'}</button>
     <button type="button" class="bare" title="Theme" onClick=${() => setThemeWish(NEXT_THEME[themeWish] ?? 'auto')}><${Icon} name="theme" />${themeWish === 'auto' ? 'Auto' : themeWish === 'dark' ? 'Dark' : 'Light'}</button>
+    <${Help} />
     <span class="who"><b>${me.user}</b><span class="dim">${me.role}</span></span>
     <button type="button" class="bare" title="Sign out" aria-label="Sign out" onClick=${leave}><${Icon} name="out" /></button>
   </header>`;

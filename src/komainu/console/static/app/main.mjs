@@ -30,7 +30,7 @@ function useScreenKeys(cluster) {
     let before = '';
     /** @param {KeyboardEvent} event */
     const pressed = (event) => {
-      const typing = event.target instanceof Element && event.target.closest('input, textarea, select');
+      const typing = event.target instanceof Element && event.target.closest('input, textarea, select, dialog');
       if (typing || event.ctrlKey || event.metaKey || event.altKey) return;
       if (before === 'g' && event.key === 'c') go(mapPath(cluster));
       if (before === 'g' && event.key === 'f') go(findingsPath({ cluster }));

@@ -89,7 +89,7 @@ function useKeys(filter) {
   useEffect(() => {
     /** @param {KeyboardEvent} event */
     const pressed = (event) => {
-      const typing = event.target instanceof Element && event.target.closest('input, textarea, select');
+      const typing = event.target instanceof Element && event.target.closest('input, textarea, select, dialog');
       if (typing || event.ctrlKey || event.metaKey || event.altKey) return;
       if (event.key === 't' || event.key === 'T') setParams({ view: new URLSearchParams(location.search).get('view') === 'table' ? null : 'table' });
       else if (event.key === 'h') setParams({ standing: held.current.standings.size ? null : STANDINGS.filter((s) => s !== 'healthy').join(',') });
@@ -126,8 +126,8 @@ function Counts({ picture, filter, clusterView }) {
       class=${`count count-${standing}${counts[standing] ? '' : ' none'}`} data-standing=${standing}
       aria-pressed=${filter.standings.has(standing)} onClick=${() => toggle(standing)}>
       <b>${(counts[standing] ?? 0).toLocaleString('en-US')}</b><span>${standing === 'healthy' ? html`<${Glyph} kind="alloc" />` : html`<${Glyph} kind=${standing} />`}${standing}</span></button>`)}
-    ${clusterView && html`<div class="count count-plain push"><b>${clusterView.jobs_running.toLocaleString('en-US')}</b><span>jobs running</span></div>
-      <div class="count count-plain"><b>${clusterView.jobs_pending.toLocaleString('en-US')}</b><span>pending</span></div>`}
+    ${clusterView && html`<div class="count-jobs"><div class="count count-plain"><b>${clusterView.jobs_running.toLocaleString('en-US')}</b><span>jobs running</span></div>
+      <div class="count count-plain"><b>${clusterView.jobs_pending.toLocaleString('en-US')}</b><span>pending</span></div></div>`}
   </div>`;
 }
 
