@@ -97,7 +97,7 @@ async def test_a_fault_on_a_full_state_disk_is_refused_shipped_and_kept_when_the
     await bed.becomes("FAULT/settled")
     disk.empty()
     await bed.clock.forward(6)
-    await until(lambda: not bed.node.trouble, "recovery")
+    await until(lambda: not bed.node.disk.trouble, "recovery")
     await bed.kill()
     bed.server.down = True
     await bed.started()
@@ -117,8 +117,7 @@ async def test_a_read_only_state_disk_is_told_and_its_fault_still_stands(
     disk.read_only(on=True)
     await bed.started()
     assert bed.verdict.verdict is Verdict.FAULT
-    assert "spool" in bed.node.trouble
-    assert str(disk.folder) in bed.node.trouble["spool"]
+    assert str(disk.folder) in bed.node.disk.trouble
     await bed.stop()
     disk.read_only(on=False)
 
@@ -134,7 +133,7 @@ async def test_starting_on_a_read_only_disk_is_unknown_and_recovers(bed: Bed, di
     await bed.becomes("FAULT/confirming")
     disk.read_only(on=False)
     await bed.clock.forward(6)
-    await until(lambda: not bed.node.trouble, "recovery")
+    await until(lambda: not bed.node.disk.trouble, "recovery")
     await bed.kill()
     await bed.started()
     assert bed.verdict.verdict is Verdict.FAULT
@@ -166,7 +165,7 @@ async def test_a_damaged_state_file_is_told_and_left_alone(bed: Bed) -> None:
     spool.write_bytes(b"not a database, and longer than its header" * 100)
     await bed.started()
     await bed.becomes("UNKNOWN/settled")
-    assert "move it away" in bed.node.trouble["spool"]
+    assert "move it away" in bed.node.disk.trouble
     await bed.clock.forward(12)
     assert spool.read_bytes().startswith(b"not a database")
     assert bed.file().boot_id == BOOT

@@ -22,6 +22,7 @@ from pathlib import Path
 
 from komainu import __version__
 from komainu.agent.checks import CHECKS, CLOCK, GPUS, Look
+from komainu.agent.disk import Disk
 from komainu.agent.follow import Follower
 from komainu.agent.gate import GateFollower
 from komainu.agent.look import Looker
@@ -98,8 +99,8 @@ class Agent:
                     task.cancel()
                 await asyncio.gather(*tasks, return_exceptions=True)
                 await self._farewell(node)
-                await node.sync()
-                node.close()
+                await node.disk.sync()
+                node.disk.close()
 
     async def once(self, timeout_s: float = 10.0) -> NodeVerdict:
         """One look: run until the log is read, the checks are made and the spool is empty."""
@@ -150,7 +151,7 @@ class Agent:
         loops: dict[str, Callable[[], Awaitable[None]]] = {
             "renew": lambda: self._renew(node),
             "copy": lambda: _copy(node),
-            "sync": lambda: _sync(node),
+            "sync": lambda: _sync(node.disk),
             "follow": follower.run,
             "previous-boot": follower.read_previous_boot,
             "look": looker.run,
@@ -216,10 +217,10 @@ async def _until_stopped(stop: asyncio.Event, tasks: list[asyncio.Task[None]]) -
         stopping.cancel()
 
 
-async def _sync(node: Node) -> None:
+async def _sync(disk: Disk) -> None:
     while True:
-        await node.sync_due.wait()
-        await node.sync()
+        await disk.sync_due.wait()
+        await disk.sync()
 
 
 async def _copy(node: Node) -> None:

@@ -5,14 +5,14 @@ Every loop of the agent meets here and nowhere else. What they bring is judged a
 shipper. The file for the gate comes before the disk, since refusing early is safe; shipping comes
 after it, since what was shipped must not be forgotten.
 
-A disk that fails never stops the agent: it goes on with a copy in memory (agent/spool.py), says so
+A disk that fails never stops the agent: it goes on with a copy in memory (agent/disk.py), says so
 in its verdict, which is then UNKNOWN unless it is FAULT, and moves back when the disk is well again.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from datetime import timedelta
 from pathlib import Path
 
@@ -20,6 +20,7 @@ import msgspec
 import structlog
 
 from komainu.agent.checks import GpuBaseline, Look
+from komainu.agent.disk import Disk
 from komainu.agent.publish import VerdictFiles
 from komainu.agent.spool import Active, Spool
 from komainu.core.decision import Order, OrderKind
@@ -83,15 +84,16 @@ class Node:
         self.alone = alone
         """No server: nothing to ship to, nobody to confirm a fault."""
         self.log = log.bind(cluster=key.cluster, node=key.node)
-        self.to_ship, self.copy_due, self.sync_due = (asyncio.Event() for _ in range(3))
+        self.to_ship, self.copy_due = asyncio.Event(), asyncio.Event()
         self.looks: dict[str, Look] = {}
         self.trouble: dict[str, str] = {}
         self.checking = False
         self.hardware: Hardware | None = None
         self.server_ahead: timedelta | None = None
         self._files = VerdictFiles(place.run_dir, place.state_dir)
-        self._cursor_saved = Cursor()
-        self.spool = self._opened()
+        self._kept: dict[str, msgspec.Struct] = {}
+        """The state as it was last kept: only what is not the same object is written again."""
+        self.disk = Disk(place.spool, place.spool_max_bytes, self.log)
         self._load()
         self.verdict: NodeVerdict = self._judge()
 
@@ -130,7 +132,11 @@ class Node:
             )
         if active:
             self.publish()
-        self._save(observations, list(fresh.values()), list(active.values()))
+        self._keep(
+            observations=observations,
+            findings=list(fresh.values()),
+            active=list(active.values()),
+        )
         self.to_ship.set()
 
     def obey(self, orders: Sequence[Order]) -> None:
@@ -140,6 +146,8 @@ class Node:
         for order in sorted(orders, key=lambda one: one.number):
             after = apply_order(state, order)
             if after is state:
+                if order.number > state.seen:
+                    self.log.warning("orders_missing", seen=state.seen, found=order.number)
                 continue
             if order.kind is OrderKind.POLICY and policy_of(order) is None:
                 self.log.error("policy_not_understood", number=order.number)
@@ -159,7 +167,6 @@ class Node:
         for id_ in closed:
             del self.active[id_]
         self._keep(
-            put={"orders": state},
             active=[one for one in restamped if one.finding.id not in closed],
             closed=closed,
         )
@@ -184,7 +191,7 @@ class Node:
 
     def say(self, event: str, **data: Scalar) -> None:
         """An observation of the agent about itself."""
-        self._save([self._spoken(event, data)], [], [])
+        self._keep(observations=[self._spoken(event, data)])
         self.to_ship.set()
 
     def _spoken(self, event: str, data: Mapping[str, Scalar]) -> Observation:
@@ -214,9 +221,8 @@ class Node:
         return finding.verdict is Verdict.UNKNOWN or any(one.condemns for one in grades)
 
     def _judge(self) -> NodeVerdict:
-        looks = self.looks | {
-            where: Look(Verdict.UNKNOWN, what) for where, what in self.trouble.items()
-        }
+        failing = self.trouble | ({SPOOL: self.disk.trouble} if self.disk.trouble else {})
+        looks = self.looks | {where: Look(Verdict.UNKNOWN, what) for where, what in failing.items()}
         return node_verdict(
             [one.finding for one in self.active.values()],
             self.orders,
@@ -281,68 +287,43 @@ class Node:
     # ── the disk ─────────────────────────────────────────────────────────────────────────────────
 
     @property
+    def spool(self) -> Spool:
+        return self.disk.spool
+
+    @property
     def full(self) -> bool:
         """Nothing but real data is waiting, up to the bound: read no further."""
         return self.spool.full
 
-    def shipped(self, ids: Sequence[str], dropped_told: int) -> None:
-        try:
-            self.spool.shipped(ids, dropped_told)
-        except StorageError as error:
-            self._fall_back(error)
-            self.spool.shipped(ids, dropped_told)
-
     def save_cursor(self) -> None:
         """Keep a cursor that moved over lines that mean nothing (a repeat would change nothing)."""
-        if self.cursor != self._cursor_saved:
-            self._keep(put={"cursor": self.cursor})
-            self._cursor_saved = self.cursor
-
-    async def sync(self) -> None:
-        """Bring what was kept to the disk itself."""
-        self.sync_due.clear()
-        if SPOOL in self.trouble:
-            return
-        try:
-            await asyncio.to_thread(self.spool.sync)
-        except StorageError as error:
-            self._fall_back(error)
+        if self._kept.get("cursor") is not self.cursor:
+            self._keep()
 
     def recover(self) -> None:
         """Move back to the disk, and bring the copy up to date, once they can be written again."""
         if STATE_COPY in self.trouble:
             self.copy()
-        if SPOOL not in self.trouble:
-            return
-        waiting = self.spool.parcel(1 << 30)
-        try:
-            disk = Spool(self._place.spool, self._place.spool_max_bytes)
-            self._meet(disk)
-            disk.keep(
-                observations=waiting.observations,
-                findings=waiting.findings,
-                active=list(self.active.values()),
-                closed=self.orders.released,
-                put=self._state(),
-            )
-        except StorageError as error:
-            self.trouble[SPOOL] = str(error)
-            return
-        self.spool.close()
-        self.spool = disk
-        self._well(SPOOL)
-        self.publish()
+        if self.disk.trouble and self.disk.recover(self._move):
+            self.publish()
 
-    def _meet(self, disk: Spool) -> None:
-        """Take over what the disk knows and we, who perhaps began without it, do not."""
+    def _move(self, memory: Spool, disk: Spool) -> None:
+        """Bring all to the disk, and take over what it knows and we, who perhaps began without it,
+        do not.
+        """
+        waiting = memory.parcel(1 << 30)
         orders = disk.get("orders", OrdersState)
         if orders is not None and orders.seen > self.orders.seen:
             self.orders = orders
-        known = self.active.keys() | self.orders.released
-        self.active |= {id_: one for id_, one in disk.active().items() if id_ not in known}
-
-    def close(self) -> None:
-        self.spool.close()
+        both = disk.active() | self.active
+        self.active = {id_: one for id_, one in both.items() if id_ not in self.orders.released}
+        disk.keep(
+            observations=waiting.observations,
+            findings=waiting.findings,
+            active=list(self.active.values()),
+            closed=self.orders.released,
+            put=self._state(),
+        )
 
     def _state(self) -> dict[str, msgspec.Struct]:
         return {
@@ -354,67 +335,36 @@ class Node:
             "previous": self.previous,
         }
 
-    def _save(
-        self, observations: Sequence[Observation], findings: Sequence[Finding], active: list[Active]
-    ) -> None:
-        dropped = self._keep(
-            observations=() if self.alone else observations,
-            findings=() if self.alone else findings,
-            active=active,
-            put=self._state(),
-        )
-        self._cursor_saved = self.cursor
-        if dropped:
-            self.log.warning("debug_data_dropped", dropped=dropped)
-            self._keep(observations=[self._spoken("spool_dropped", {"dropped": dropped})])
-
     def _keep(
         self,
         *,
         observations: Sequence[Observation] = (),
         findings: Sequence[Finding] = (),
         active: Sequence[Active] = (),
-        closed: frozenset[str] | set[str] = frozenset(),
-        put: Mapping[str, msgspec.Struct] = {},
-    ) -> int:
-        def keep() -> int:
-            return self.spool.keep(
-                observations=observations,
-                findings=findings,
-                active=active,
-                closed=closed,
-                put=put,
-            )
-
-        try:
-            dropped = keep()
-        except StorageError as error:
-            self._fall_back(error)
-            return keep()
-        self.sync_due.set()
-        return dropped
-
-    def _opened(self) -> Spool:
-        try:
-            return Spool(self._place.spool, self._place.spool_max_bytes)
-        except StorageError as error:
-            self._failed(SPOOL, error)
-            return Spool.in_memory(self._place.spool, self._place.spool_max_bytes)
-
-    def _fall_back(self, error: StorageError) -> None:
-        self._failed(SPOOL, error)
-        self.spool.close()
-        self.spool = Spool.in_memory(self._place.spool, self._place.spool_max_bytes)
-        self.publish()
+        closed: Collection[str] = (),
+    ) -> None:
+        """Keep these together with all of our state that has changed."""
+        state, before = self._state(), self.disk.trouble
+        dropped = self.disk.keep(
+            observations=() if self.alone else observations,
+            findings=() if self.alone else findings,
+            active=active,
+            closed=closed,
+            put={key: value for key, value in state.items() if self._kept.get(key) is not value},
+        )
+        self._kept = state
+        if self.disk.trouble != before:
+            self.publish()
+        if dropped:
+            self.log.warning("debug_data_dropped", dropped=dropped)
+            self._keep(observations=[self._spoken("spool_dropped", {"dropped": dropped})])
 
     def _load(self) -> None:
         """Take up where the last run stopped. State in another form is a failed disk, not a crash."""
         try:
             self._take_up()
         except StorageError as error:
-            self._failed(SPOOL, error)
-            self.spool.close()
-            self.spool = Spool.in_memory(Path("/nonexistent"), self._place.spool_max_bytes)
+            self.disk.begin_empty(error)
             self._take_up()
 
     def _take_up(self) -> None:
@@ -426,7 +376,6 @@ class Node:
         self.baseline = spool.get("baseline", GpuBaseline) or GpuBaseline()
         self.previous = spool.get("previous", Cursor) or Cursor()
         self.active = spool.active()
-        self._cursor_saved = self.cursor
 
     def _failed(self, where: str, error: StorageError) -> None:
         if where not in self.trouble:

@@ -76,7 +76,7 @@ class Shipper:
         batch = self._batch(parcel, verdict=verdict, dropped=dropped)
         reply = await self._link.send(batch)
         self._heard(None)
-        node.shipped(parcel.ids, dropped)
+        node.disk.shipped(parcel.ids, dropped)
         self._told_verdict, self._told_hardware = verdict, hardware
         self._obey(reply)
         return parcel.left > 0 or node.verdict != verdict
