@@ -65,7 +65,7 @@ class KernelLogFile:
 class Site:
     """One Komainu, all of it."""
 
-    def __init__(self, bed: SlurmBed, policy: str) -> None:
+    def __init__(self, bed: SlurmBed, policy: str, poll_s: int) -> None:
         self.bed = bed
         self.cluster = ClusterName(bed.options.cluster)
         self.names = tuple(NodeName(name) for name in bed.names)
@@ -74,7 +74,7 @@ class Site:
         self._ledger = Ledger(self.root)
         self._port = free_ports(1)[0]
         self.logs = {name: KernelLogFile(self.home(name) / "kmsg") for name in self.names}
-        self._write_config(policy)
+        self._write_config(policy, poll_s)
         self.api = Api(ClientConfig(server=self._url, token_file=self._make_accounts()))
         self.scheduler = Slurm(self.cluster, slurm_conf=str(bed.at.conf))
 
@@ -94,7 +94,7 @@ class Site:
 
     # ── files ────────────────────────────────────────────────────────────────────────────────────
 
-    def _write_config(self, policy: str) -> None:
+    def _write_config(self, policy: str, poll_s: int) -> None:
         self.config.write_text(
             f"""\
 [server]
@@ -106,7 +106,7 @@ token_file = "{self.root}/person.token"
 [[clusters]]
 name = "{self.cluster}"
 slurm_conf = "{self.bed.at.conf}"
-scheduler_poll_s = 1
+scheduler_poll_s = {poll_s}
 {policy}
 """
         )
@@ -217,9 +217,9 @@ heartbeat_s = 2
 
 
 @contextmanager
-def site_on(bed: SlurmBed, policy: str = "") -> Iterator[Site]:
+def site_on(bed: SlurmBed, policy: str = "", *, poll_s: int = 1) -> Iterator[Site]:
     """A site for as long as the block lasts. `policy`: lines of TOML, `[policy]` first."""
-    site = Site(bed, policy)
+    site = Site(bed, policy, poll_s)
     try:
         site.start()
         yield site
