@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import sqlite3
 
 import msgspec
 import pytest
@@ -308,3 +309,89 @@ def _epilog(bed: Bed) -> None:
     line = f"gate1 epilog end end {int(bed.clock.uptime_s())} {BOOT} 77 bob 1000 0,1 0\n"
     with (bed.config.run_dir / "gate" / "records").open("a") as file:
         file.write(line)
+
+
+async def test_a_spool_full_of_real_data_stops_the_reading_and_says_so(bed: Bed) -> None:
+    bed.server.down = True
+    await bed.started()
+    await bed.becomes("OK/settled")
+    bed.node.disk.spool._max_bytes = 4000
+    for bus in range(40):
+        bed.kernel.write(XID_79.replace("41:00", f"{bus + 16:02x}:00").replace("79,", "13,"))
+        await settle()
+    await until(lambda: bed.node.full)
+    bed.kernel.write("one more")
+    await bed.becomes("UNKNOWN/settled")
+    assert "spool is full" in bed.verdict.message
+    bed.server.down = False
+    await bed.clock.forward(20)
+    await bed.becomes("OK/settled")
+    assert bed.node.cursor.seq == 40
+
+
+async def test_a_loop_that_fails_unforeseen_is_restarted_and_makes_the_node_unknown(
+    bed: Bed,
+) -> None:
+    await bed.started()
+    await bed.becomes("OK/settled")
+    sound, bed.probe.seen = bed.probe.seen, "no hardware at all"  # type: ignore[assignment]
+    await bed.clock.forward(16)
+    await bed.becomes("UNKNOWN/settled")
+    assert "look failed and was started again: AttributeError" in bed.verdict.message
+    bed.probe.seen = sound
+    await bed.clock.forward(80)
+    await bed.becomes("OK/settled")
+
+
+async def test_a_probe_that_hangs_is_unknown_and_not_started_again(
+    bed: Bed, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("komainu.agent.look.PROBE_S", 0.05)
+    started = 0
+
+    async def hang() -> None:
+        nonlocal started
+        started += 1
+        await asyncio.Event().wait()
+
+    monkeypatch.setattr(bed.probe, "hardware", hang)
+    await bed.started()
+    await bed.becomes("UNKNOWN/settled")
+    await bed.clock.forward(40)
+    assert started == 1
+
+
+async def test_correlation_memory_in_another_form_is_replaced_and_faults_are_kept(
+    bed: Bed,
+) -> None:
+    await bed.started()
+    bed.kernel.write(XID_79)
+    await until(lambda: bed.server.findings)
+    bed.server.order(OrderKind.HOLD, reason="r")
+    await bed.becomes("FAULT/settled")
+    await bed.stop()
+    with sqlite3.connect(bed.config.state_dir / "agent.db") as db:
+        db.execute("UPDATE kept SET value = '[1]' WHERE key = 'memory'")
+    db.close()
+    bed.server.down = True
+    await bed.started()
+    await bed.clock.forward(6)
+    assert bed.word == "FAULT/settled"
+    assert bed.node.orders.seen == 1
+    assert not bed.node.disk.trouble
+
+
+async def test_orders_that_skip_a_number_wait_for_the_missing_one(bed: Bed) -> None:
+    await bed.started()
+    hold = bed.server.order(OrderKind.HOLD, reason="r")
+    await bed.becomes("FAULT/settled")
+    bed.node.obey([msgspec.structs.replace(hold, number=3, kind=OrderKind.RELEASE)])
+    assert bed.word == "FAULT/settled"
+    assert bed.node.orders.seen == 1
+
+
+async def test_one_look_ends_by_itself(bed: Bed) -> None:
+    bed.kernel.write(XID_79)
+    verdict = await bed.made().once()
+    assert verdict.verdict is Verdict.FAULT
+    assert bed.server.codes == ["GPU-XID-79"]
