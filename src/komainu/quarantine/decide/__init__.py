@@ -20,7 +20,6 @@ from komainu.core.observation import Finding
 from komainu.core.policy import Policy
 from komainu.core.situation import (
     ClusterSituation,
-    Guarded,
     Held,
     NodeOrder,
     NodeSituation,
@@ -83,7 +82,19 @@ def think(
     weighed = [_weigh(unique[key], policy, now) for key in sorted(unique)]
     asked = [w.wanted for w in weighed if w.wanted is not None and w.aside is None]
     guarded = guard(asked, whole, policy.guard, now)
-    parts = [_settle(w, guarded, policy, now) for w in weighed]
+    allowed = {decision.key: decision for decision in guarded.allowed}
+    held = {one.decision.key: one for one in guarded.held}
+    parts = [
+        _settle(
+            w,
+            allowed.get(w.situation.key),
+            held.get(w.situation.key),
+            policy,
+            now,
+            tripped=guarded.tripped,
+        )
+        for w in weighed
+    ]
     was_tripped = whole.tripped_at is not None
     return Thought(
         decisions=tuple(d for p in parts for d in p.decisions),
@@ -134,59 +145,50 @@ def _aside(
     return None
 
 
-def _settle(weighed: _Weighed, guarded: Guarded, policy: Policy, now: datetime) -> _Settlement:
+def _settle(
+    weighed: _Weighed,
+    allowed: Decision | None,
+    held: Held | None,
+    policy: Policy,
+    now: datetime,
+    *,
+    tripped: bool,
+) -> _Settlement:
     situation = weighed.situation
-    allowed = tuple(d for d in guarded.allowed if d.key == situation.key)
-    held = tuple(h for h in guarded.held if h.decision.key == situation.key)
-    if weighed.resumed is not None:
-        allowed = (weighed.resumed,)
-    if undone := _undone(weighed, allowed, held, policy, now):
-        allowed = (undone,)
+    decision = weighed.resumed or allowed or _undone(weighed, held, policy, now)
+    decisions = () if decision is None else (decision,)
     jobs, settled = jobs_to_release(situation, policy, now)
-    kept = (weighed.aside,) if weighed.aside else _as_drains(weighed, held, policy, now)
-    known = {d.id for d in allowed} | {h.decision.id for h in kept}
-    orders = orders_for(situation, allowed, policy, now, tripped=guarded.tripped)
+    kept = weighed.aside or _as_drain(weighed, held, policy, now)
+    known = {d.id for d in decisions} | ({kept.decision.id} if kept else set())
     return _Settlement(
-        decisions=(*allowed, *jobs),
-        held=kept,
-        orders=tuple(orders),
+        decisions=(*decisions, *jobs),
+        held=(kept,) if kept else (),
+        orders=tuple(orders_for(situation, decisions, policy, now, tripped=tripped)),
         settled=tuple(settled),
         released=weighed.resumed.findings if weighed.resumed else (),
         dropped=tuple(i for i in held_back_ids(situation) if i not in known),
     )
 
 
-def _undone(
-    weighed: _Weighed,
-    allowed: tuple[Decision, ...],
-    held: tuple[Held, ...],
-    policy: Policy,
-    now: datetime,
-) -> Decision | None:
+def _undone(weighed: _Weighed, held: Held | None, policy: Policy, now: datetime) -> Decision | None:
     """The RESUME of a drain Slurm made of our refusal, when it cannot or need not become ours."""
     situation, refusal = weighed.situation, weighed.refusal
-    if refusal is None or situation.standing is not None or allowed:
+    if refusal is None or situation.standing is not None:
         return None
     if policy.advise_only:
         why = _ADVISED
-    elif held:
-        why = held[0].limit
+    elif held is not None:
+        why = held.limit
     else:
         why = "nothing speaks against the node any more"
     return undoing(situation, refusal, why, policy, now)
 
 
-def _as_drains(
-    weighed: _Weighed, held: tuple[Held, ...], policy: Policy, now: datetime
-) -> tuple[Held, ...]:
+def _as_drain(weighed: _Weighed, held: Held | None, policy: Policy, now: datetime) -> Held | None:
     """What the guard held back, as it would be done later: an adoption as the drain it stands for,
     since the drain Slurm made is being undone.
     """
+    if held is None or held.decision.action is not Action.ADOPT:
+        return held
     drain = removal(weighed.situation, weighed.bad, policy, now)
-    return tuple(
-        msgspec.structs.replace(h, decision=drain.decision)
-        if h.decision.action is Action.ADOPT and drain is not None
-        else h
-        for h in held
-        if h.decision.action is not Action.ADOPT or drain is not None
-    )
+    return None if drain is None else msgspec.structs.replace(held, decision=drain.decision)
