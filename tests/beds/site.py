@@ -54,12 +54,13 @@ class KernelLogFile:
         self._seq = 0
         path.touch()
 
-    def write(self, text: str) -> None:
-        """One record of the kernel's own (facility 0, level err)."""
+    def write(self, text: str, *, prio: int = 3) -> int:
+        """One record, by default of the kernel's own (facility 0, level err); gives its number."""
         micros = time.clock_gettime_ns(time.CLOCK_BOOTTIME) // 1000
         with self.path.open("ab") as log:
-            log.write(f"3,{self._seq},{micros},-;{text}\n".encode())
+            log.write(f"{prio},{self._seq},{micros},-;{text}\n".encode())
         self._seq += 1
+        return self._seq - 1
 
 
 class Site:
