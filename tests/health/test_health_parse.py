@@ -1,7 +1,7 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.health.health_lines import benign, labelled, xid
 
@@ -509,12 +509,14 @@ def test_an_edac_line_carries_its_count() -> None:
     assert "29589 times" in reading.summary
 
 
+@settings(deadline=None)  # a busy machine is not a failure
 @given(st.text(max_size=300))
 def test_reading_never_raises(text: str) -> None:
     parse(text)
     read_pasted(text)
 
 
+@settings(deadline=None)  # a busy machine is not a failure
 @given(
     st.sampled_from(
         [
@@ -532,6 +534,7 @@ def test_reading_never_raises_behind_a_familiar_start(start: str, text: str) -> 
     parse(start + text)
 
 
+@settings(deadline=None)  # a busy machine is not a failure
 @given(st.integers(0, 200), st.text(max_size=300))
 def test_no_text_after_the_parenthesis_changes_the_code(code: int, rest: str) -> None:
     line = parse(xid(code, rest))
@@ -539,6 +542,7 @@ def test_no_text_after_the_parenthesis_changes_the_code(code: int, rest: str) ->
     assert (line.code, line.device) == (str(code), "0000:41:00")
 
 
+@settings(deadline=None)  # a busy machine is not a failure
 @given(
     st.integers(0, 200),
     st.text(st.characters(exclude_characters="\r\n\v\f\x1c\x1d\x1e\x85\u2028\u2029"), max_size=15),
