@@ -3,7 +3,7 @@ import assert from 'node:assert/strict';
 import test from 'node:test';
 
 import { decode, encode } from '../../src/komainu/console/static/core/columns.mjs';
-import { backoff, caughtUp, feedFrom, fold, generations } from '../../src/komainu/console/static/core/feed.mjs';
+import { backoff, caughtUp, feedFrom, fold, gatherFor } from '../../src/komainu/console/static/core/feed.mjs';
 import { foldByCause, steady } from '../../src/komainu/console/static/core/findings.mjs';
 import { ago, clock, count, moment, span } from '../../src/komainu/console/static/core/format.mjs';
 import { CELL, GAP, fit, hit, layout, neighbour, nodeAt, zoomAt } from '../../src/komainu/console/static/core/layout.mjs';
@@ -187,11 +187,10 @@ test('the feed counts each change once and remembers where to go on', () => {
   assert.deepEqual([caughtUp(feed).after, caughtUp(feed).changes], [13, 0]);
 });
 
-test('only the newest of overlapping requests may speak', () => {
-  const begin = generations();
-  const first = begin();
-  const second = begin();
-  assert.deepEqual([first(), second()], [false, true]);
+test('the first change is read at once, a storm once a second', () => {
+  assert.equal(gatherFor(100_000, 0), 60);
+  assert.equal(gatherFor(100_000, 99_900), 900);
+  assert.equal(gatherFor(100_000, 100_500), 1000); // a clock set back must not stop the page
 });
 
 test('pauses between tries grow and end', () => {

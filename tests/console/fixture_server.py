@@ -69,6 +69,7 @@ class World:
     changes: list[Changed] = field(default_factory=list)
     asked: list[dict[str, object]] = field(default_factory=list)
     broken: bool = False
+    slow_s: float = 0
 
     def __post_init__(self) -> None:
         self.rows = {row.node: row for row in map(made.row, range(self.nodes))}
@@ -238,6 +239,7 @@ class Api:
         return _json([view])
 
     async def map(self, _request: Request) -> Response:
+        await asyncio.sleep(self.world.slow_s)
         data = map_of(list(self.world.rows.values()))
         return Response(data, media_type="application/vnd.komainu.columns")
 

@@ -358,6 +358,18 @@ def test_the_map_follows_the_cluster_and_stands_still_when_paused(seat: Seat) ->
     expect(page.locator("[data-standing=quarantined] b")).to_have_text("5")
 
 
+def test_a_slow_server_in_a_storm_of_changes_still_gets_its_picture_through(seat: Seat) -> None:
+    page = seat.sign_in()
+    page.wait_for_selector(".live-live")
+    seat.site.world.slow_s = 1.5
+    for number in range(60, 66):
+        seat.site.world.set_standing(f"gpu-{number:03d}", Standing.QUARANTINED)
+        page.wait_for_timeout(500)
+    # After 3 s of changes twice a second some have been seen, and soon all are.
+    assert int(page.locator("[data-standing=quarantined] b").inner_text()) > 3
+    expect(page.locator("[data-standing=quarantined] b")).to_have_text("9")
+
+
 def test_a_failing_server_leaves_the_old_picture_and_says_that_it_is_old(seat: Seat) -> None:
     page = seat.sign_in()
     page.wait_for_selector(".live-live")

@@ -11,6 +11,8 @@ export class ApiError extends Error {
   }
 }
 
+/** No answer within this is a failure that is said, not waited out. */
+const PATIENCE_MS = 30_000;
 let csrf = '';
 /** @param {string} token of Me */
 export function rememberCsrf(token) {
@@ -21,8 +23,11 @@ export function rememberCsrf(token) {
 async function ask(path, init) {
   let response;
   try {
-    response = await fetch(path, { credentials: 'same-origin', ...init });
+    const limit = AbortSignal.timeout(PATIENCE_MS);
+    const signal = init?.signal ? AbortSignal.any([init.signal, limit]) : limit;
+    response = await fetch(path, { credentials: 'same-origin', ...init, signal });
   } catch (error) {
+    if (error instanceof DOMException && error.name === 'TimeoutError') throw new ApiError(0, 'The server did not answer within 30 s.', '');
     if (error instanceof DOMException && error.name === 'AbortError') throw error;
     throw new ApiError(0, 'The server does not answer. Is it running, and can this browser reach it?', '');
   }

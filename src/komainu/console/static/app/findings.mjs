@@ -61,7 +61,7 @@ function useSteadyList(path, page) {
     setFetching(true);
     try {
       const next = await get(`${path}&before=${encodeURIComponent(state.before)}`);
-      setState((/** @type {any} */ old) => ({ ...old, shown: [...old.shown, ...steady(old.shown, next.findings).waiting], more: next.more, before: next.before }));
+      setState((/** @type {any} */ old) => (old.path === path ? { ...old, shown: [...old.shown, ...steady(old.shown, next.findings).waiting], more: next.more, before: next.before } : old));
       setError('');
     } catch (failure) {
       setError(failure instanceof Error ? ` ${failure.message}` : String(failure));

@@ -1,11 +1,9 @@
 // Server-sent events of one cluster, folded; a broken line is mended with growing pauses, and goes on
 // from the last change that was seen.
 import { useEffect, useRef, useState } from 'preact/hooks';
-import { backoff, caughtUp, feedFrom, fold } from '../core/feed.mjs';
+import { backoff, caughtUp, feedFrom, fold, gatherFor } from '../core/feed.mjs';
 import { withQuery } from './api.mjs';
 
-/** Changes that come together are read together. */
-const GATHER_MS = 400;
 /** Everything is read anew this often even when nothing seems to change: ages and missed events. */
 const ANYWAY_MS = 15000;
 
@@ -22,13 +20,14 @@ export function useLive(cluster, from, paused) {
   const [line, setLine] = useState(/** @type {Line} */ ('connecting'));
   const [beat, setBeat] = useState({ tick: 0, nodes: /** @type {Set<string>} */ (new Set()) });
   const [waiting, setWaiting] = useState(0);
-  const held = useRef({ feed: feedFrom(0), paused, timer: 0 });
+  const held = useRef({ feed: feedFrom(0), paused, timer: 0, read: 0 });
   const ready = from !== null;
 
   const flush = () => {
     const { feed } = held.current;
     held.current.timer = 0;
     if (held.current.paused) return setWaiting(feed.changes);
+    held.current.read = Date.now();
     held.current.feed = caughtUp(feed);
     setWaiting(0);
     return setBeat((old) => ({ tick: old.tick + 1, nodes: feed.nodes }));
@@ -49,7 +48,7 @@ export function useLive(cluster, from, paused) {
     const heard = (/** @type {MessageEvent} */ event) => {
       if (!event.data) return;
       held.current.feed = fold(held.current.feed, JSON.parse(event.data));
-      if (held.current.feed.changes && !held.current.timer) held.current.timer = setTimeout(flush, GATHER_MS);
+      if (held.current.feed.changes && !held.current.timer) held.current.timer = setTimeout(flush, gatherFor(Date.now(), held.current.read));
     };
     const open = () => {
       source = new EventSource(withQuery('/api/v1/events', { cluster, after: held.current.feed.after }));
@@ -82,7 +81,7 @@ export function useLive(cluster, from, paused) {
   }, [cluster, ready]);
 
   useEffect(() => {
-    const timer = setInterval(() => !held.current.paused && setBeat((old) => ({ tick: old.tick + 1, nodes: new Set() })), ANYWAY_MS);
+    const timer = setInterval(() => !held.current.paused && !document.hidden && setBeat((old) => ({ tick: old.tick + 1, nodes: new Set() })), ANYWAY_MS);
     return () => clearInterval(timer);
   }, []);
 

@@ -30,16 +30,15 @@ export function caughtUp(feed) {
   return feedFrom(feed.after);
 }
 
+const FEWEST_MS = 60;
+const APART_MS = 1000;
+
 /**
- * Lets only the newest of several overlapping requests speak.
- * @returns {() => () => boolean} call at the start of a request; the result says whether it still counts
+ * Changes that come together are read together: the first at once, a storm once a second.
+ * @param {number} now @param {number} last when the page last read, ms @returns {number} ms to wait
  */
-export function generations() {
-  let newest = 0;
-  return () => {
-    const mine = ++newest;
-    return () => mine === newest;
-  };
+export function gatherFor(now, last) {
+  return Math.max(FEWEST_MS, Math.min(APART_MS, APART_MS - (now - last)));
 }
 
 const FIRST_WAIT_MS = 1000;
