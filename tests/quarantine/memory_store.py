@@ -123,6 +123,7 @@ class MemoryStore:
             row = self.rows.get(decision.id)
             if row is not None and (row.allowed or row.final):
                 continue
+            self._check_once(decision, now)
             known.discard(decision.id)
             self.rows.pop(decision.id, None)
             self.rows[decision.id] = Row(decision, allowed=True, at=now)
@@ -137,6 +138,15 @@ class MemoryStore:
         self.closed |= set(thought.released)
         if thought.tripped is not None and (self.tripped_at is not None) != thought.tripped:
             self.tripped_at = now if thought.tripped else None
+
+    def _check_once(self, decision: Decision, now: datetime) -> None:
+        """A node that stands drained, or soon will, is not drained again for anything."""
+        standing = self._standing(decision.node)
+        if decision.action is not Action.DRAIN or standing is None:
+            return
+        foreign = standing.outcome is not None and standing.outcome.result is Result.FOREIGN
+        done = standing.outcome is not None and standing.outcome.result in FINAL - {Result.EXPIRED}
+        assert foreign or not (done or standing.live(now)), f"{decision} over {standing.decision}"
 
     def _supersede(self, decision: Decision, now: datetime) -> None:
         resume = decision.action is Action.RESUME
