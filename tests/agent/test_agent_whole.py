@@ -395,3 +395,30 @@ async def test_one_look_ends_by_itself(bed: Bed) -> None:
     verdict = await bed.made().once()
     assert verdict.verdict is Verdict.FAULT
     assert bed.server.codes == ["GPU-XID-79"]
+
+
+async def test_a_restart_does_not_pass_through_unknown(bed: Bed) -> None:
+    await bed.started()
+    await bed.becomes("OK/settled")
+    await bed.stop()
+    bed.kernel.write("read after the start")
+    told = len(bed.server.verdicts)
+    bed.start()
+    while len(bed.verdict.checks) < 4:
+        assert bed.file().verdict is Verdict.OK
+        await asyncio.sleep(0)
+    await bed.stop()
+    assert {one.verdict for one in bed.server.verdicts[told:]} == {Verdict.OK}
+
+
+async def test_a_start_that_cannot_look_is_unknown_before_the_old_verdict_is_stale(
+    bed: Bed,
+) -> None:
+    await bed.started()
+    await bed.becomes("OK/settled")
+    await bed.stop()
+    bed.probe.seen = None
+    bed.kernel.unreadable = "gone"
+    bed.start()
+    await bed.clock.forward(4)
+    assert bed.file().verdict is Verdict.UNKNOWN

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import ssl
 import stat
+import subprocess
 import threading
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime
@@ -23,7 +25,7 @@ NOW = datetime(2026, 11, 30, tzinfo=UTC)
 class _Server:
     """Answers as told, and notes what it was asked."""
 
-    def __init__(self) -> None:
+    def __init__(self, tls: ssl.SSLContext | None = None) -> None:
         self.asked: list[tuple[str, str, bytes]] = []
         self.connections = 0
         self.answer: Callable[[str, bytes], tuple[int, bytes]] = _accept
@@ -59,6 +61,9 @@ class _Server:
 
         self._http = ThreadingHTTPServer(("127.0.0.1", 0), _Peer)
         self._http.daemon_threads = True
+        self._http.handle_error = lambda *_: None  # type: ignore[method-assign]  # refused handshakes
+        if tls is not None:
+            self._http.socket = tls.wrap_socket(self._http.socket, server_side=True)
         self._thread = threading.Thread(target=self._http.serve_forever, args=(0.01,))
         self._thread.start()
 
@@ -144,6 +149,20 @@ async def test_without_any_token_it_says_how_to_get_one(server: _Server, tmp_pat
     link = _link(server.address, tmp_path)
     with pytest.raises(ServerError, match=r"not enrolled.*join-token"):
         await link.send(_batch())
+    link.close()
+
+
+async def test_a_join_token_is_not_spent_where_the_answer_cannot_be_kept(
+    server: _Server, tmp_path: Path
+) -> None:
+    (tmp_path / "join").write_text("join-secret")
+    link = HttpLink(
+        server.address, cluster="c1", node="n1",
+        token_file=tmp_path / "none" / "token", join_token_file=tmp_path / "join",
+    )  # fmt: skip
+    with pytest.raises(ServerError, match="could not be kept"):
+        await link.send(_batch())
+    assert server.asked == []
     link.close()
 
 
@@ -238,3 +257,37 @@ def test_a_missing_authority_stops_the_start(tmp_path: Path) -> None:
             "https://x", cluster="c", node="n", token_file=tmp_path, join_token_file=tmp_path,
             ca_file=str(tmp_path / "none"),
         )  # fmt: skip
+
+
+@pytest.fixture
+def certificate(tmp_path: Path) -> Path:
+    """A certificate for 127.0.0.1 that signs itself, and its key beside it."""
+    subprocess.run(
+        ["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "2", "-subj", "/CN=k",
+         "-addext", "subjectAltName=IP:127.0.0.1",
+         "-keyout", tmp_path / "key.pem", "-out", tmp_path / "cert.pem"],
+        check=True, capture_output=True,
+    )  # fmt: skip
+    return tmp_path / "cert.pem"
+
+
+async def test_over_tls_only_a_server_signed_by_our_authority_is_believed(
+    tmp_path: Path, certificate: Path
+) -> None:
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(certificate, certificate.with_name("key.pem"))
+    server = _Server(context)
+    (tmp_path / "token").write_text("t")
+    for ca_file, trusted in ((str(certificate), True), ("", False)):
+        link = HttpLink(
+            server.address.replace("http:", "https:"), cluster="c1", node="n1", ca_file=ca_file,
+            token_file=tmp_path / "token", join_token_file=tmp_path / "join",
+        )  # fmt: skip
+        if trusted:
+            assert (await link.send(_batch())).batch == "B-1"
+        else:
+            with pytest.raises(ServerError, match="certificate verify failed"):
+                await link.send(_batch())
+        link.close()
+    server.close()
+    assert len(server.asked) == 1

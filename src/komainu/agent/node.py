@@ -19,7 +19,7 @@ from pathlib import Path
 import msgspec
 import structlog
 
-from komainu.agent.checks import GpuBaseline, Look
+from komainu.agent.checks import CHECKS, GpuBaseline, Look
 from komainu.agent.disk import Disk
 from komainu.agent.publish import VerdictFiles
 from komainu.agent.spool import Active, Spool
@@ -41,6 +41,8 @@ log = structlog.get_logger()
 SPOOL, STATE_COPY, RUN_DIR = "spool", "state-dir", "run-dir"
 """What can fail under the agent itself; each shows as a check of that name while it does."""
 
+START_S = 3.0
+"""Bound on the first look; below the age at which a verdict is stale (ttl_s)."""
 CARRIED_BY_A_CHECK = frozenset({"HOST-KMSG-UNREADABLE"})
 """Findings that are told and do not weigh: the check of that condition does, and ends with it."""
 
@@ -91,6 +93,7 @@ class Node:
         self.hardware: Hardware | None = None
         self.server_ahead: timedelta | None = None
         self._files = VerdictFiles(place.run_dir, place.state_dir)
+        self._began_s = clock.uptime_s()
         self._kept: dict[str, msgspec.Struct] = {}
         """The state as it was last kept: only what is not the same object is written again."""
         self.disk = Disk(place.spool, place.spool_max_bytes, self.log)
@@ -234,9 +237,25 @@ class Node:
             details={name: look.detail for name, look in looks.items()},
         )
 
+    @property
+    def starting(self) -> bool:
+        """Whether the first look is still under way (bounded), and nothing condemns so far."""
+        return (
+            self.verdict.verdict is not Verdict.FAULT
+            and not set(CHECKS) <= self.looks.keys()
+            and self._clock.uptime_s() - self._began_s < START_S
+        )
+
     def publish(self) -> None:
-        """Renew the run directory's verdict; a change wakes the shipper and is copied to disk."""
-        self._written(self._judge())
+        """Renew the run directory's verdict; a change wakes the shipper and is copied to disk.
+
+        A restarted agent that has not looked yet leaves the last run's verdict to its age: UNKNOWN
+        for a moment at every upgrade would close the gates of a site whose policy says so.
+        """
+        verdict = self._judge()
+        if verdict.verdict is Verdict.UNKNOWN and self.starting and self._files.there():
+            return
+        self._written(verdict)
         if RUN_DIR in self.trouble:
             # Unwritable: the old text may say OK. Where this one condemns, the gate must read the
             # other copy instead.

@@ -30,6 +30,10 @@ class VerdictFiles:
         """The state directory's copy, safe against a power cut. Raises StorageError."""
         _replace(self._state, text, durable=True)
 
+    def there(self) -> bool:
+        """Whether an earlier run's verdict is in the run directory."""
+        return self._run.exists()
+
     def withdraw(self) -> None:
         """Remove the run directory's copy, where it can be neither renewed nor believed: the gate
         then reads the state directory's.

@@ -21,6 +21,8 @@ from komainu.ports import Clock, ServerLink
 
 BACKOFF_FIRST_S, BACKOFF_MAX_S = 0.25, 10.0
 """From a restart of the server, which must not be felt, to a night without one."""
+WAIT_MAX_S = 30
+"""Of a long poll; proxies cut idle requests after a minute."""
 POLL_PAUSE_S = 1.0
 """Shortest time of a long poll that brought nothing: a server that does not hold is not hammered."""
 
@@ -30,8 +32,7 @@ class Shipper:
 
     def __init__(self, node: Node, link: ServerLink, clock: Clock, heartbeat_s: int) -> None:
         self._node, self._link, self._clock = node, link, clock
-        self._heartbeat_s = heartbeat_s
-        self._told_verdict: NodeVerdict | None = None
+        self._heartbeat_s, self._wait_s = heartbeat_s, min(heartbeat_s, WAIT_MAX_S)
         self._told_hardware: Hardware | None = None
         self._silent = False
 
@@ -58,7 +59,7 @@ class Shipper:
                 await self._clock.sleep(_backoff(failures))
             began, seen = self._clock.uptime_s(), self._node.orders.seen
             try:
-                self._obey(await self._link.send(self._batch(Parcel(), wait_s=self._heartbeat_s)))
+                self._obey(await self._link.send(self._batch(Parcel(), wait_s=self._wait_s)))
                 failures = 0
             except ServerError as error:
                 failures += 1
@@ -72,14 +73,16 @@ class Shipper:
         """Send one batch; whether more is waiting. Raises ServerError."""
         node = self._node
         parcel = node.spool.parcel(MAX_BATCH)
-        verdict, hardware, dropped = node.verdict, node.hardware, node.spool.dropped()
+        verdict = None if node.starting else node.verdict
+        hardware, dropped = node.hardware, node.spool.dropped()
         batch = self._batch(parcel, verdict=verdict, dropped=dropped)
         reply = await self._link.send(batch)
         self._heard(None)
         node.disk.shipped(parcel.ids, dropped)
-        self._told_verdict, self._told_hardware = verdict, hardware
+        if batch.hardware is not None:
+            self._told_hardware = hardware
         self._obey(reply)
-        return parcel.left > 0 or node.verdict != verdict
+        return parcel.left > 0 or (not node.starting and node.verdict != verdict)
 
     def _batch(
         self,

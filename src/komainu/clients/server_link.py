@@ -92,6 +92,11 @@ class HttpLink:
                     f"token {self._join_token_file} exists. Make one with `komainu server "
                     f"join-token` and put it there."
                 )
+            if not os.access(self._token_file.parent, os.W_OK):
+                raise ServerError(
+                    f"agent cannot enrol: {self._token_file.parent} is not writable, and the token "
+                    f"it would get could not be kept. Make it writable."
+                )
             asked = Enrol(join_token=join, cluster=self._cluster, node=self._node)
             answer = self._post("/api/v1/enrol", msgspec.json.encode(asked), Enrolled)
             _write_secret(self._token_file, answer.node_token)
