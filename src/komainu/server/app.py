@@ -77,11 +77,10 @@ def build(
     )
     doors = Doors(store, session_hours=config.server.session_hours, now=clock.now)
     pages = PAGES if lab is None else (*PAGES, *lab_pages.pages(lab))
-    secure = bool(config.server.tls_cert)
     app = Starlette(
         routes=[*_own_routes(desk, doors), *_rooms_routes(pages, desk, doors), *_console()],
         middleware=[
-            Middleware(Headers, secure=secure),
+            Middleware(Headers),
             Middleware(GZipMiddleware, minimum_size=1024, compresslevel=4),
         ],
         exception_handlers={404: http_failed, 405: http_failed, 500: http_failed},

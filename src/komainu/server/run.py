@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import signal
+import socket
 from collections.abc import Iterator
 from datetime import UTC, datetime
 from pathlib import Path
@@ -50,12 +51,10 @@ async def serving(app: Starlette, config: ServerConfig, stop: asyncio.Event) -> 
     """Serve `app` until `stop` is set; returns when the last answer is given. Raises ConfigError
     when the address cannot be had.
     """
-    host, port = address(config.listen)
+    listener = await asyncio.to_thread(_listen, config.listen)
     server = _Uvicorn(
         uvicorn.Config(
             app,
-            host=host,
-            port=port,
             ssl_certfile=config.tls_cert or None,
             ssl_keyfile=config.tls_key or None,
             timeout_graceful_shutdown=LAST_ANSWERS_S,
@@ -66,7 +65,7 @@ async def serving(app: Starlette, config: ServerConfig, stop: asyncio.Event) -> 
             lifespan="on",
         )
     )
-    task = asyncio.create_task(server.serve())
+    task = asyncio.create_task(server.serve(sockets=[listener]))
     waiting = asyncio.create_task(stop.wait())
     try:
         await asyncio.wait({task, waiting}, return_when=asyncio.FIRST_COMPLETED)
@@ -76,11 +75,21 @@ async def serving(app: Starlette, config: ServerConfig, stop: asyncio.Event) -> 
         waiting.cancel()
         try:
             await task
-        except SystemExit as error:
-            raise ConfigError(
-                f"the server cannot listen on {config.listen}: the address is taken or not this "
-                "host's. Change [server] listen in komainu.toml, or stop the other program."
-            ) from error
+        finally:
+            listener.close()
+
+
+def _listen(listen: str) -> socket.socket:
+    """A listening socket, made by us: uvicorn would end the whole process where it cannot."""
+    host, port = address(listen)
+    try:
+        family, *_ = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
+        return socket.create_server((host, port), family=family, backlog=2048)
+    except OSError as error:
+        raise ConfigError(
+            f"the server cannot listen on {listen}: {error}. Change [server] listen in "
+            "komainu.toml, or stop the program that has the address."
+        ) from error
 
 
 def address(listen: str) -> tuple[str, int]:

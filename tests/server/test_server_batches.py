@@ -1,0 +1,221 @@
+from __future__ import annotations
+
+import threading
+import time
+from datetime import UTC, datetime
+
+import msgspec
+import pytest
+from starlette.testclient import TestClient
+from tests.server.site import C, MemoryScheduler, bearer, node_token, sent
+
+from komainu.core.node import NodeVerdict
+from komainu.core.observation import Component, Finding
+from komainu.core.verdict import FaultClass, Severity, Verdict
+from komainu.core.wire import Batch
+from komainu.server.agents import MAX_BATCH_BYTES
+from komainu.store import SqlStore
+
+
+def _finding(ident: str = "F-1", node: str = "n0") -> Finding:
+    return Finding(
+        id=ident,
+        cluster=C,
+        node=node,  # type: ignore[arg-type]
+        code="GPU-XID-79",
+        component=Component("gpu", "0000:41:00"),
+        severity=Severity.FATAL,
+        fault_class=FaultClass.QUARANTINE_NOW,
+        summary="GPU has fallen off the bus",
+        at=datetime.now(UTC),
+    )
+
+
+def _batch(*findings: Finding, node: str = "n0", wait_s: float = 0, seen: int = 0) -> Batch:
+    return Batch(
+        id="B-1",
+        cluster="c",
+        node=node,
+        boot_id="b",
+        agent_version="0",
+        sent_at=datetime.now(UTC),
+        findings=list(findings),
+        verdict=NodeVerdict(verdict=Verdict.FAULT if findings else Verdict.OK),
+        wait_s=wait_s,
+        orders_seen=seen,
+    )
+
+
+def _until(what: str, true: object) -> None:
+    deadline = time.monotonic() + 10
+    while time.monotonic() < deadline:
+        if true():  # type: ignore[operator]
+            return
+        time.sleep(0.01)
+    raise AssertionError(f"not within 10 s: {what}")
+
+
+def test_a_fatal_finding_is_answered_with_a_hold_and_drains_the_node(
+    client: TestClient, store: SqlStore, scheduler: MemoryScheduler
+) -> None:
+    token = node_token(client, store)
+    reply = sent(client, _batch(_finding()), token)
+    kinds = [order["kind"] for order in reply["orders"]]  # type: ignore[index]
+    assert kinds == ["policy", "hold"]
+    _until("the node is drained", lambda: scheduler.drains == ["n0"])
+    node = scheduler.known["n0"]  # type: ignore[index]
+    assert node.reason.startswith("komainu:D-")
+
+
+def test_the_same_batch_three_times_is_one_finding_one_decision_one_drain(
+    client: TestClient, store: SqlStore, scheduler: MemoryScheduler
+) -> None:
+    token, batch = node_token(client, store), _batch(_finding())
+    first = sent(client, batch, token)
+    _until("the node is drained", lambda: scheduler.drains == ["n0"])
+    for _ in range(2):
+        again = sent(client, batch, token)
+        assert again["orders"] == first["orders"]  # type: ignore[index]
+    assert store.count_findings() == 1
+    assert len(store.decision_records()) == 1
+    assert scheduler.drains == ["n0"]
+
+
+def test_orders_the_agent_has_are_not_sent_again(client: TestClient, store: SqlStore) -> None:
+    token = node_token(client, store)
+    sent(client, _batch(_finding()), token)
+    assert sent(client, _batch(seen=2), token)["orders"] == []  # type: ignore[index]
+
+
+def test_the_token_of_one_node_does_not_speak_for_another(
+    client: TestClient, store: SqlStore
+) -> None:
+    token = node_token(client, store, "n0")
+    body = msgspec.json.encode(_batch(_finding(node="n1"), node="n1"))
+    head = {"Authorization": f"Bearer {token}"}
+    assert client.post("/api/v1/batches", content=body, headers=head).status_code == 403
+    body = msgspec.json.encode(_batch(_finding(node="n1"), node="n0"))
+    assert client.post("/api/v1/batches", content=body, headers=head).status_code == 400
+    assert store.count_findings() == 0
+
+
+@pytest.mark.parametrize(
+    "headers", [{}, {"Authorization": "Bearer x"}, {"Authorization": "Basic x"}, bearer("admin")]
+)
+def test_only_a_node_sends_batches(client: TestClient, headers: dict[str, str]) -> None:
+    body = msgspec.json.encode(_batch())
+    answer = client.post("/api/v1/batches", content=body, headers=headers)
+    assert answer.status_code == 401
+    assert answer.json()["error"]["code"] == "no-node-token"
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        b"",
+        b"{}",
+        b"[1,2",
+        b"\xff\xfe\x00garbage",
+        b'{"id":"\xff"}',
+        b"[" * 100_000,
+        b'{"id": 1e999}',
+        msgspec.json.encode(_batch()).replace(b'"wait_s":0', b'"wait_s":-1'),
+        msgspec.json.encode(_batch()).replace(b'"wait_s":0', b'"wait_s":1e9'),
+        msgspec.json.encode(_batch()).replace(b'"sent_at":"2', b'"sent_at":"x'),
+    ],
+)
+def test_what_is_no_batch_is_refused_in_our_words(
+    client: TestClient, store: SqlStore, body: bytes
+) -> None:
+    token = node_token(client, store)
+    head = {"Authorization": f"Bearer {token}"}
+    answer = client.post("/api/v1/batches", content=body, headers=head)
+    assert answer.status_code == 400
+    assert answer.json()["error"]["code"] == "bad-request"
+
+
+def test_too_many_items_and_too_many_bytes_are_refused(client: TestClient, store: SqlStore) -> None:
+    head = {"Authorization": f"Bearer {node_token(client, store)}"}
+    many = msgspec.json.encode(_batch(*(_finding(f"F-{n}") for n in range(501))))
+    assert client.post("/api/v1/batches", content=many, headers=head).status_code == 400
+    huge = b"x" * (MAX_BATCH_BYTES + 1)
+    assert client.post("/api/v1/batches", content=huge, headers=head).status_code == 413
+    parts = (b"x" * (1 << 20) for _ in range(9))
+    assert client.post("/api/v1/batches", content=parts, headers=head).status_code == 413
+    assert store.count_findings() == 0
+
+
+def test_a_join_token_enrols_one_node_of_its_cluster(client: TestClient, store: SqlStore) -> None:
+    node_token(client, store, "n0")
+    for cluster, node in (("c", "n1"), ("watched", "n0")):
+        asked = {"join_token": "join-n0", "cluster": cluster, "node": node}
+        assert client.post("/api/v1/enrol", json=asked).status_code == 403
+    asked = {"join_token": "join-n0", "cluster": "c", "node": "../n1"}
+    assert client.post("/api/v1/enrol", json=asked).status_code == 400
+
+
+def test_a_node_of_a_cluster_nobody_watches_is_told_so(client: TestClient, store: SqlStore) -> None:
+    token = node_token(client, store, "n0", "strange")
+    batch = msgspec.structs.replace(_batch(), cluster="strange")
+    head = {"Authorization": f"Bearer {token}"}
+    answer = client.post("/api/v1/batches", content=msgspec.json.encode(batch), headers=head)
+    assert answer.status_code == 403
+    assert "does not watch cluster strange" in answer.json()["error"]["message"]
+
+
+def test_a_cluster_without_a_scheduler_is_told_about_and_never_acted_on(
+    client: TestClient, store: SqlStore
+) -> None:
+    token = node_token(client, store, "n9", "watched")
+    finding = msgspec.structs.replace(_finding(), cluster="watched", node="n9")
+    batch = msgspec.structs.replace(_batch(finding, node="n9"), cluster="watched")
+    reply = sent(client, batch, token)
+    assert [o["kind"] for o in reply["orders"]] == ["policy", "advise-only"]  # type: ignore[index]
+    (record,) = store.decision_records()
+    assert not record.allowed
+
+
+def test_a_waiting_agent_is_answered_as_soon_as_there_is_an_order(
+    client: TestClient, store: SqlStore
+) -> None:
+    token = node_token(client, store)
+    sent(client, _batch(), token)
+    replies: list[object] = []
+    began = time.monotonic()
+    waiting = threading.Thread(
+        target=lambda: replies.append(sent(client, _batch(wait_s=30, seen=1), token))
+    )
+    waiting.start()
+    time.sleep(0.3)
+    assert replies == []
+    ask = {"reason": "look at it"}
+    assert client.post("/api/v1/nodes/c/n0/hold", json=ask, headers=bearer("operator")).is_success
+    waiting.join(10)
+    assert time.monotonic() - began < 10
+    assert [o["kind"] for o in replies[0]["orders"]] == ["hold"]  # type: ignore[index]
+
+
+def test_a_wait_without_an_order_ends_in_time(client: TestClient, store: SqlStore) -> None:
+    token = node_token(client, store)
+    sent(client, _batch(), token)
+    began = time.monotonic()
+    assert sent(client, _batch(wait_s=0.2, seen=1), token)["orders"] == []  # type: ignore[index]
+    assert 0.2 <= time.monotonic() - began < 5
+
+
+def test_a_scheduler_that_fails_loses_nothing(
+    client: TestClient, store: SqlStore, scheduler: MemoryScheduler
+) -> None:
+    token = node_token(client, store)
+    scheduler.broken = True
+    reply = sent(client, _batch(_finding()), token)
+    assert [o["kind"] for o in reply["orders"]] == ["policy", "hold"]  # type: ignore[index]
+    _until("the failure is recorded", lambda: _outcomes(store) == ["failed"])
+    assert scheduler.drains == []
+    scheduler.broken = False
+    _until("the node is drained after all", lambda: scheduler.drains == ["n0"])
+    _until("it is recorded as done", lambda: _outcomes(store) == ["failed", "done"])
+
+
+def _outcomes(store: SqlStore) -> list[str]:
+    return [one.result.value for record in store.decision_records() for one in record.outcomes]

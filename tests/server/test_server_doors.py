@@ -1,0 +1,175 @@
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import timedelta
+from typing import Any
+
+import pytest
+from starlette.routing import Route
+from starlette.testclient import TestClient
+from tests.server.site import PASSWORD, ROLES, Clock, MemoryScheduler, application, bearer
+
+from komainu.server import secrets
+from komainu.server.app import API, PAGES
+from komainu.store import SqlStore
+
+OPEN = {"/healthz", "/api/v1/enrol", "/api/v1/batches", "/api/v1/login"}
+"""Routes with a door of their own, or none."""
+PLACES = {"cluster": "c", "node": "n0", "finding": "F-1"}
+
+
+def _login(client: TestClient, user: str = "operator", password: str = PASSWORD) -> str:
+    answer = client.post("/api/v1/login", json={"user": user, "password": password})
+    assert answer.status_code == 200, answer.text
+    return str(answer.json()["csrf"])
+
+
+def _ask(client: TestClient, method: str, path: str, headers: Mapping[Any, Any]) -> int:
+    body = {"reason": "why", "dry_run": True} if method == "POST" else None
+    place = path.format(**PLACES)
+    return client.request(method, API + place, json=body, headers=headers).status_code
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: f"{page.method} {page.path}")
+def test_no_page_opens_without_a_login(client: TestClient, page: object) -> None:
+    method, path = page.method, page.path  # type: ignore[attr-defined]
+    assert _ask(client, method, path, {}) == 401
+    assert _ask(client, method, path, {"Authorization": "Bearer wrong"}) == 401
+    assert _ask(client, method, path, {"Authorization": "Basic b3A6b3A="}) == 401
+
+
+@pytest.mark.parametrize("role", ROLES)
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: f"{page.method} {page.path}")
+def test_reading_is_for_viewers_and_anything_else_for_operators(
+    client: TestClient, page: object, role: str
+) -> None:
+    method, path = page.method, page.path  # type: ignore[attr-defined]
+    status = _ask(client, method, path, bearer(role))
+    if method == "POST" and role == "viewer":
+        assert status == 403
+    else:
+        assert status in ({200} if "{finding}" not in path else {404})
+
+
+def test_every_route_is_known_to_these_tests(
+    store: SqlStore, scheduler: MemoryScheduler, clock: Clock
+) -> None:
+    """A route added without a thought about its door must not slip through."""
+    app = application(store, scheduler, clock)
+    ours = {r.path for r in app.routes if isinstance(r, Route) and r.path.startswith("/api")}
+    rooms = {API + page.path for page in PAGES}
+    assert ours == rooms | (OPEN - {"/healthz"}) | {
+        "/api/v1/logout",
+        "/api/v1/me",
+        "/api/v1/events",
+    }
+
+
+def test_a_login_opens_a_session_and_a_logout_ends_it(client: TestClient) -> None:
+    csrf = _login(client)
+    assert client.get("/api/v1/me").json() == {
+        "user": "operator",
+        "role": "operator",
+        "csrf": csrf,
+        "version": client.get("/api/v1/me").json()["version"],
+    }
+    assert client.post("/api/v1/logout", headers={"X-Komainu-Csrf": csrf}).status_code == 204
+    assert client.get("/api/v1/me").status_code == 401
+
+
+def test_the_session_cookie_is_out_of_reach_of_scripts_and_other_sites(client: TestClient) -> None:
+    answer = client.post("/api/v1/login", json={"user": "viewer", "password": PASSWORD})
+    cookie = answer.headers["set-cookie"]
+    assert "HttpOnly" in cookie
+    assert "SameSite=strict" in cookie
+    assert "Secure" in cookie
+
+
+def test_a_session_expires(client: TestClient, clock: Clock) -> None:
+    _login(client)
+    clock.shift = timedelta(hours=1, seconds=1)
+    assert client.get("/api/v1/me").status_code == 401
+
+
+@pytest.mark.parametrize("path", ["/nodes/c/n0/hold", "/nodes/c/n0/release"])
+def test_a_post_that_rides_on_the_cookie_needs_the_csrf_header(
+    client: TestClient, path: str
+) -> None:
+    csrf = _login(client)
+    assert _ask(client, "POST", path, {}) == 403
+    assert _ask(client, "POST", path, {"X-Komainu-Csrf": "x"}) == 403
+    assert _ask(client, "POST", path, {b"X-Komainu-Csrf": b"\xe9"}) == 403
+    assert _ask(client, "POST", path, {"X-Komainu-Csrf": csrf}) == 200
+
+
+def test_the_csrf_token_of_another_session_is_no_good(client: TestClient) -> None:
+    other = _login(client, "admin")
+    _login(client, "operator")
+    assert _ask(client, "POST", "/nodes/c/n0/hold", {"X-Komainu-Csrf": other}) == 403
+
+
+def test_logging_out_needs_the_csrf_header_too(client: TestClient) -> None:
+    _login(client)
+    assert client.post("/api/v1/logout").status_code == 403
+
+
+@pytest.mark.parametrize(("user", "password"), [("operator", "wrong"), ("nobody", PASSWORD)])
+def test_a_wrong_name_and_a_wrong_password_are_told_alike(
+    client: TestClient, user: str, password: str
+) -> None:
+    answer = client.post("/api/v1/login", json={"user": user, "password": password})
+    assert answer.status_code == 401
+    assert answer.json()["error"] == {
+        "code": "wrong-password",
+        "message": "user name or password is wrong",
+        "status": 401,
+    }
+    assert "set-cookie" not in answer.headers
+
+
+def test_guessing_gets_slower_and_even_the_right_password_must_wait(
+    client: TestClient, clock: Clock
+) -> None:
+    wrong = {"user": "operator", "password": "wrong"}
+    assert [client.post("/api/v1/login", json=wrong).status_code for _ in range(6)] == [401] * 5 + [
+        429
+    ]
+    right = {"user": "operator", "password": PASSWORD}
+    answer = client.post("/api/v1/login", json=right)
+    assert answer.status_code == 429
+    assert int(answer.headers["retry-after"]) >= 1
+    clock.shift = timedelta(seconds=301)
+    assert client.post("/api/v1/login", json=right).status_code == 200
+
+
+def test_a_form_of_another_site_cannot_log_in(client: TestClient) -> None:
+    answer = client.post("/api/v1/login", data={"user": "operator", "password": PASSWORD})
+    assert answer.status_code == 415
+
+
+def test_only_an_admin_passes_the_guard(client: TestClient) -> None:
+    body = {"reason": "why", "dry_run": True, "force": True}
+    path = "/api/v1/nodes/c/n0/hold"
+    assert client.post(path, json=body, headers=bearer("operator")).status_code == 403
+    assert client.post(path, json=body, headers=bearer("admin")).status_code == 200
+
+
+def test_every_answer_carries_the_strict_headers(client: TestClient) -> None:
+    for path in ("/healthz", "/api/v1/me", "/nothing"):
+        headers = client.get(path).headers
+        assert headers["content-security-policy"].startswith(
+            "default-src 'none'; script-src 'self'"
+        )
+        assert "unsafe" not in headers["content-security-policy"]
+        assert headers["x-content-type-options"] == "nosniff"
+    assert client.get("/api/v1/me").headers["cache-control"] == "no-store"
+
+
+def test_a_password_is_kept_as_scrypt_and_a_token_as_its_hash(store: SqlStore) -> None:
+    kept = store.password_of("viewer")
+    assert kept is not None
+    assert kept[1].startswith("scrypt$16384$8$1$")
+    assert PASSWORD not in kept[1]
+    assert secrets.password_fits(PASSWORD, kept[1])
+    assert not secrets.password_fits(PASSWORD + "x", kept[1])
+    assert secrets.password_hash(PASSWORD) != secrets.password_hash(PASSWORD)
