@@ -7,6 +7,10 @@ from collections.abc import Iterator
 
 import pytest
 import structlog
+from hypothesis import settings
+
+settings.register_profile("komainu", deadline=None)  # a busy machine is no failure
+settings.load_profile("komainu")
 
 
 @pytest.fixture(autouse=True)

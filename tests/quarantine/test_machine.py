@@ -14,6 +14,7 @@ from datetime import datetime, timedelta
 from typing import Any
 
 import msgspec
+import pytest
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import (
@@ -343,9 +344,11 @@ def run_machine(machine: type[Cluster], examples: int) -> None:
     )
 
 
+@pytest.mark.timeout(300)
 def test_whatever_happens_nothing_foreign_is_touched_and_the_guard_is_kept() -> None:
     run_machine(Cluster, 80)
 
 
+@pytest.mark.timeout(300)
 def test_the_same_holds_with_the_servers_own_store() -> None:
     run_machine(SqlCluster, 6)
