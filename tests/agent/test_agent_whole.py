@@ -154,6 +154,21 @@ async def test_only_what_the_last_boot_said_after_the_cursor_is_new(bed: Bed) ->
     assert len(bed.server.sendings) == 2
 
 
+async def test_the_last_boots_lines_keep_their_distance_in_time(bed: Bed) -> None:
+    """Rules such as "63 within 2 s of 48" go by it."""
+    await bed.started()
+    await bed.stop()
+    bed.kernel = FakeKernel(bed.clock, NEXT_BOOT)
+    other = XID_79.replace("41:00", "42:00")
+    unstamped = XID_79.replace("41:00", "43:00")
+    bed.kernel.previous = [f"[ 9000.000000] {XID_79}", f"[ 9005.250000] {other}", unstamped]
+    await bed.started()
+    await until(lambda: len(bed.server.findings) == 3)
+    at = {f.component.id: f.at for f in bed.server.findings.values()}
+    assert (at["0000:42:00"] - at["0000:41:00"]).total_seconds() == 5.25
+    assert at["0000:43:00"] == at["0000:42:00"]
+
+
 async def test_a_hold_refuses_and_a_release_by_id_admits_again(bed: Bed) -> None:
     await bed.started()
     bed.kernel.write(XID_79)

@@ -18,6 +18,7 @@ from komainu.store import SqlStore
 
 READ = bearer("viewer")
 ACT = bearer("operator")
+_SEVERITY = {"GPU-XID-79": Severity.FATAL, "NIC-OPTIC-EVENT": Severity.INFO}
 
 
 def _report(client: TestClient, store: SqlStore, *codes: str, node: str = "n0") -> None:
@@ -29,7 +30,7 @@ def _report(client: TestClient, store: SqlStore, *codes: str, node: str = "n0") 
             node=node,  # type: ignore[arg-type]
             code=code,
             component=Component("gpu", "0000:41:00"),
-            severity=Severity.FATAL if code == "GPU-XID-79" else Severity.WATCH,
+            severity=_SEVERITY.get(code, Severity.WATCH),
             fault_class=FaultClass.QUARANTINE_NOW,
             summary="what it means",
             at=now,
@@ -88,7 +89,7 @@ def test_a_fault_is_seen_on_the_map_at_its_gpu(
     _until_seen(client)
     _report(client, store, "GPU-XID-79")
     _report(client, store, "GPU-XID-63", node="n1")
-    _report(client, store, node="n2")
+    _report(client, store, "NIC-OPTIC-EVENT", node="n2")
     _wait_drained(scheduler, "n0")
     rows = {row.node: row for row in _get(client, "/clusters/c/map", list[NodeRow])}
     standings = {name: row.standing.value for name, row in rows.items()}

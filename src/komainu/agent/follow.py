@@ -27,6 +27,7 @@ WAITING_MAX = 1024
 RETRY_S = 5.0
 FIRST = KernelRecord(0, 0, 0, 6, "NVRM: Xid (PCI:0000:00:00): 79, none")
 PREVIOUS_BOOT = "previous-boot"
+_NO_STAMP = 1 << 62
 PREVIOUS_TIMEOUT_S = 30.0
 _STAMP = re.compile(r"\[ *(\d{1,10})\.(\d{6})\]")
 
@@ -74,9 +75,16 @@ class Follower:
             lines = ()
             self._node.log.warning("previous_boot_unread", waited_s=PREVIOUS_TIMEOUT_S)
         missed = [line for line in lines if _stamp_us(line) > old.mono_us]
+        # When that boot ended is not known; how far apart its lines were is, and rules go by that.
         now = self._clock.now()
+        last = max((at for at in map(_stamp_us, missed) if at < _NO_STAMP), default=0)
         found = (
-            observation_of_previous(line, key=self._node.key, boot_id_hint=old.boot_id, at=now)
+            observation_of_previous(
+                line,
+                key=self._node.key,
+                boot_id_hint=old.boot_id,
+                at=now - timedelta(microseconds=max(0, last - _stamp_us(line))),
+            )
             for line in missed
         )
         self._node.learn([one for one in found if one is not None], previous=Cursor())
@@ -211,4 +219,4 @@ async def _feed(
 def _stamp_us(line: str) -> int:
     """The kernel's own stamp at the front of a line; a line without one counts as missed."""
     stamp = _STAMP.match(line)
-    return int(stamp[1]) * 1_000_000 + int(stamp[2]) if stamp else 1 << 62
+    return int(stamp[1]) * 1_000_000 + int(stamp[2]) if stamp else _NO_STAMP

@@ -13,7 +13,7 @@ import msgspec
 from komainu.core.node import NodePolicy, SchedulerNode, graded
 from komainu.core.observation import Finding
 from komainu.core.record import GateSeen, NodeRecord, Standing
-from komainu.core.verdict import Verdict
+from komainu.core.verdict import Severity, Verdict
 from komainu.core.views import Column, Columns, GpuView, NodeRow
 from komainu.core.views import Standing as Word
 from komainu.core.wire import GpuSeen
@@ -72,8 +72,9 @@ def _standing(seen: Seen, findings: Sequence[Finding], verdict: Verdict, *, hear
     told = told or _not_looked_at(seen.record, verdict, heard=heard)
     if told is not None:
         return told
-    if findings:
-        return Word.WATCHED, _why(findings), findings[0].at
+    # What is only recorded (a cable was plugged) is no reason to watch a node.
+    if telling := [finding for finding in findings if finding.severity > Severity.INFO]:
+        return Word.WATCHED, _why(telling), telling[0].at
     return Word.HEALTHY, "", seen.record.verdict_since
 
 
@@ -144,7 +145,7 @@ def _gpus(seen: Seen, findings: Sequence[Finding], word: Word) -> tuple[GpuView,
 
 def _gpu_word(gpu: GpuSeen, findings: Sequence[Finding]) -> Word | None:
     """The worst that is said of this GPU by name; None when nothing is."""
-    mine = [finding for finding in findings if _is_about(finding, gpu)]
+    mine = [f for f in findings if f.severity > Severity.INFO and _is_about(f, gpu)]
     if any(finding.condemns for finding in mine):
         return Word.FAULTY
     return Word.WATCHED if mine else None
