@@ -120,16 +120,23 @@ def configuration() -> str:
     return "\n".join(lines) + "\n"
 
 
-def help_text(command: click.Command, path: str) -> list[str]:
-    """One command's help, then its subcommands'."""
-    context = click.Context(command, info_name=path, max_content_width=88, terminal_width=88)
+def help_text(command: click.Command, name: str, above: click.Context | None = None) -> list[str]:
+    """One command's help, then its subcommands'. In its real context: -h is inherited from above."""
+    context = click.Context(
+        command,
+        info_name=name,
+        parent=above,
+        max_content_width=88,
+        terminal_width=88,
+        **command.context_settings,
+    )
     text = re.sub(r"[ \t]+$", "", command.get_help(context), flags=re.MULTILINE)
-    lines = ["", f"## `{path}`", "", "```text", text, "```"]
+    lines = ["", f"## `{context.command_path}`", "", "```text", text, "```"]
     if isinstance(command, click.Group):
-        for name in command.list_commands(context):
-            inner = command.get_command(context, name)
+        for inner_name in command.list_commands(context):
+            inner = command.get_command(context, inner_name)
             if inner is not None:
-                lines += help_text(inner, f"{path} {name}")
+                lines += help_text(inner, inner_name, context)
     return lines
 
 
