@@ -6,7 +6,7 @@ import { decode, encode } from '../../src/komainu/console/static/core/columns.mj
 import { backoff, caughtUp, feedFrom, fold, gatherFor } from '../../src/komainu/console/static/core/feed.mjs';
 import { foldByCause, steady } from '../../src/komainu/console/static/core/findings.mjs';
 import { ago, clock, count, moment, span } from '../../src/komainu/console/static/core/format.mjs';
-import { CELL, GAP, fit, hit, layout, neighbour, nodeAt, zoomAt } from '../../src/komainu/console/static/core/layout.mjs';
+import { CELL, GAP, fit, hit, layout, lookAt, nearest, neighbour, nodeAt, zoomAt } from '../../src/komainu/console/static/core/layout.mjs';
 import { compareNatural } from '../../src/komainu/console/static/core/natural.mjs';
 import { countByStanding, matches, needs, pictureOf, pictureOfRows, sorted } from '../../src/komainu/console/static/core/picture.mjs';
 import { KINDS, STANDINGS, kindOf, standingOf } from '../../src/komainu/console/static/core/standing.mjs';
@@ -105,6 +105,15 @@ test('everything fits in the window it was laid out for', () => {
     const l = layout(picture(100), w, h);
     const v = fit(l, w, h);
     assert.ok(l.width * v.k + v.x <= w && l.height * v.k + v.y <= h + 1, `${w}x${h}`);
+  }
+});
+
+test('a node that is looked at is the nearest to the middle, at the same size', () => {
+  const l = layout(picture(100), 1000, 600);
+  for (const node of [0, 37, 99]) {
+    const view = lookAt(l, node, 3.5, 1000, 600);
+    assert.equal(nearest(l, view, 500, 300), node);
+    assert.equal(view.k, 3.5);
   }
 });
 

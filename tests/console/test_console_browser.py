@@ -195,6 +195,13 @@ def test_wheel_drag_and_fit_move_the_map(seat: Seat) -> None:
     assert near > before["k"] * 1.5
     assert moved != {**before, "k": near}
     assert "sel" not in seat.query(), "a drag is not a click"
+    page.wait_for_url("**?at=*")
+    middle = seat.query()["at"][0]
+    page.reload()
+    page.wait_for_selector(".stage-grid")
+    stage(page, "stage.movedByHand()")
+    page.wait_for_timeout(600)
+    assert seat.query()["at"] == [middle], "the address leads back to the same view"
     page.get_by_role("button", name="Fit").click()
     assert stage(page, "{ ...stage.view }") == before
 
@@ -425,6 +432,34 @@ def test_a_question_mark_lists_the_keys_and_escape_closes_it(seat: Seat) -> None
     expect(page.get_by_role("dialog")).to_contain_text("only what is not healthy")
     page.keyboard.press("Escape")
     expect(page.get_by_role("dialog")).to_have_count(0)
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        "/c/lab-a?sel=gpu-012",
+        "/c/lab-a?view=table",
+        "/n/lab-a/gpu-012?act=hold",
+        "/findings?cluster=lab-a&sel=F-0012",
+        "/login",
+    ],
+)
+def test_everything_that_can_be_used_has_a_name(seat: Seat, path: str) -> None:
+    seat.sign_in()
+    page = seat.go(path)
+    page.wait_for_selector("button")
+    page.wait_for_timeout(500)
+    nameless = page.evaluate(
+        "() => [...document.querySelectorAll('button, a, input, select, textarea')].filter((element) =>"
+        " !(element.textContent.trim() || element.getAttribute('aria-label') || element.labels?.length))"
+        ".map((element) => element.outerHTML)"
+    )
+    assert nameless == []
+    small = page.evaluate(
+        "() => [...document.querySelectorAll('button')].filter((element) => element.offsetHeight"
+        " && element.offsetHeight < 24).map((element) => element.outerHTML)"
+    )
+    assert small == []
 
 
 def test_signing_out_ends_at_the_sign_in_page(seat: Seat) -> None:

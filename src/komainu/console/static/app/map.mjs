@@ -54,6 +54,7 @@ export function MapScreen({ shell }) {
               ? html`<${NodeTable} nodes=${kept} cluster=${cluster} sort=${params.get('sort') ?? 'standing'} zone=${shell.time.zone} now=${shell.time.now} chosen=${selected} />`
               : html`<${MapStage} picture=${picture} theme=${shell.theme} filterKey=${location.search}
                   lit=${(/** @type {number} */ i) => matches(picture.nodes[i], filter)} chosen=${selected}
+                  at=${params.get('at') ?? ''} onMove=${(/** @type {string} */ at) => setParams({ at })}
                   onChoose=${(/** @type {string} */ node) => setParams({ sel: node === selected ? null : node, act: null })}
                   onOpen=${(/** @type {string} */ node) => go(nodePath(cluster, node))}
                   card=${(/** @type {any} */ node, /** @type {number} */ gpu) => html`<${HoverCard} cluster=${cluster} node=${node} gpu=${gpu} shell=${shell} />`} />`}
@@ -62,7 +63,7 @@ export function MapScreen({ shell }) {
       <${Happening} shell=${shell} />
       <aside class="side">
         ${selected && html`<${Inspector} key=${selected} shell=${shell} node=${selected} act=${params.get('act') ?? ''} />`}
-        ${clusterView?.lab && html`<${LabPanel} cluster=${cluster} node=${selected} zone=${shell.time.zone}
+        ${clusterView?.lab && shell.me.role !== 'viewer' && html`<${LabPanel} cluster=${cluster} node=${selected} zone=${shell.time.zone}
           gpus=${picture.nodes.reduce((/** @type {number} */ m, /** @type {any} */ n) => Math.max(m, n.gpus.length), 0)}
           anyNode=${() => pickHealthy(picture)} />`}
         <${Needs} picture=${picture} shell=${shell} />

@@ -2,7 +2,7 @@
 // from assistive technology; the grid laid over it has the focus and speaks the active cell.
 import { useEffect, useRef, useState } from 'preact/hooks';
 import { draw } from '../core/draw.mjs';
-import { fit, hit, layout, neighbour, nodeAt, zoomAt } from '../core/layout.mjs';
+import { fit, hit, layout, lookAt, middleOf, nearest, neighbour, zoomAt } from '../core/layout.mjs';
 import { PALETTES } from '../core/palette.mjs';
 import { kindOf } from '../core/standing.mjs';
 import { html } from './dom.mjs';
@@ -14,6 +14,8 @@ const PAN_STEP_PX = 80;
 /** @type {Record<string, 'left'|'right'|'up'|'down'>} */
 const ARROWS = { ArrowLeft: 'left', ArrowRight: 'right', ArrowUp: 'up', ArrowDown: 'down' };
 const SPEAK_AFTER_MS = 150;
+/** The address follows the view once it stands still. */
+const NOTE_AFTER_MS = 400;
 
 /** What the canvas shows, kept outside of rendering: drawing must not wait for the page. */
 class Stage {
@@ -35,6 +37,31 @@ class Stage {
     this.width = 0;
     this.height = 0;
     this.drawMs = 0;
+    this.timer = 0;
+    /** @type {(at: string) => void} */
+    this.note = () => {};
+  }
+
+  /** After a person moved the view: what is in the middle and how large, as `gpu-012,2.5`. */
+  movedByHand() {
+    this.moved = true;
+    this.ask();
+    clearTimeout(this.timer);
+    this.timer = setTimeout(() => {
+      const node = this.moved ? nearest(this.layout, this.view, this.width / 2, this.height / 2) : -1;
+      this.note(node < 0 ? '' : `${this.picture.nodes[node].name},${this.view.k.toFixed(2)}`);
+    }, NOTE_AFTER_MS);
+  }
+
+  /** @param {string} at what `movedByHand` noted */
+  lookAt(at) {
+    const cut = at.lastIndexOf(',');
+    const node = this.picture.nodes.findIndex((one) => one.name === at.slice(0, cut));
+    const k = Number(at.slice(cut + 1));
+    if (node < 0 || !(k > 0)) return;
+    this.moved = true;
+    this.view = lookAt(this.layout, node, k, this.width, this.height);
+    this.ask();
   }
 
   measure() {
@@ -67,29 +94,25 @@ class Stage {
 
   /** @param {number} dx @param {number} dy */
   pan(dx, dy) {
-    this.moved = true;
     this.view = { k: this.view.k, x: this.view.x + dx, y: this.view.y + dy };
-    this.ask();
+    this.movedByHand();
   }
 
   /** @param {number} x @param {number} y @param {number} factor */
   zoom(x, y, factor) {
-    this.moved = true;
     this.view = zoomAt(this.view, x, y, factor);
-    this.ask();
+    this.movedByHand();
   }
 
   reset() {
+    this.movedByHand();
     this.moved = false;
     this.arrange();
   }
 
   /** @param {number} node @returns {[number, number]} middle of it, pixels */
   middle(node) {
-    const at = this.layout;
-    const [x, y] = [at.nodeWidth / 2, at.nodeHeight / 2];
-    const [ux, uy] = nodeAt(at, node);
-    return [(ux + x) * this.view.k + this.view.x, (uy + y) * this.view.k + this.view.y];
+    return middleOf(this.layout, this.view, node);
   }
 
   /** Brings a node into sight when the keyboard has left it. @param {number} node */
@@ -109,10 +132,10 @@ const within = (event) => {
 
 /**
  * @param {{picture: Picture, theme: 'dark'|'light', lit: (node: number) => boolean, filterKey: string,
- *   chosen: string, onChoose: (node: string) => void, onOpen: (node: string) => void,
+ *   chosen: string, at: string, onMove: (at: string) => void, onChoose: (node: string) => void, onOpen: (node: string) => void,
  *   card: (node: import('../core/picture.mjs').Node, gpu: number) => any}} props
  */
-export function MapStage({ picture, theme, lit, filterKey, chosen, onChoose, onOpen, card }) {
+export function MapStage({ picture, theme, lit, filterKey, chosen, at: place, onMove, onChoose, onOpen, card }) {
   const canvas = useRef(/** @type {HTMLCanvasElement | null} */ (null));
   const stage = useRef(/** @type {Stage | null} */ (null));
   const drag = useRef(/** @type {{x: number, y: number, far: boolean} | null} */ (null));
@@ -127,7 +150,10 @@ export function MapStage({ picture, theme, lit, filterKey, chosen, onChoose, onO
     watch.observe(made.canvas);
     made.measure();
     Object.assign(window, { komainuStage: made });
-    return () => watch.disconnect();
+    return () => {
+      watch.disconnect();
+      clearTimeout(made.timer);
+    };
   }, []);
 
   useEffect(() => {
@@ -135,6 +161,8 @@ export function MapStage({ picture, theme, lit, filterKey, chosen, onChoose, onO
     const shape = s.picture.nodes.length !== picture.nodes.length || s.picture.gpus !== picture.gpus;
     s.picture = picture;
     if (shape) s.arrange();
+    if (shape && place && !s.moved) s.lookAt(place);
+    s.note = onMove;
     Object.assign(s, { lit, palette: PALETTES[theme], active: hover ? hover.node : active });
     s.chosen = chosen ? picture.nodes.findIndex((node) => node.name === chosen) : -1;
     s.ask();

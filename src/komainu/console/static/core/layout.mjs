@@ -101,6 +101,30 @@ export function fit(l, width, height) {
   return { k, x: (width - l.width * k) / 2, y: Math.max(margin - BAY_LABEL * k * 0.3, 4) };
 }
 
+/** @param {Layout} l @param {View} v @param {number} node @returns {[number, number]} middle of it, pixels */
+export function middleOf(l, v, node) {
+  const [x, y] = nodeAt(l, node);
+  return [(x + l.nodeWidth / 2) * v.k + v.x, (y + l.nodeHeight / 2) * v.k + v.y];
+}
+
+/** @param {Layout} l @param {View} v @param {number} px @param {number} py @returns {number} the node nearest to a point, -1 without nodes */
+export function nearest(l, v, px, py) {
+  let best = -1;
+  let least = Infinity;
+  for (let node = 0; node < l.place.length; node++) {
+    const [x, y] = middleOf(l, v, node);
+    const distance = (x - px) ** 2 + (y - py) ** 2;
+    if (distance < least) [least, best] = [distance, node];
+  }
+  return best;
+}
+
+/** @param {Layout} l @param {number} node @param {number} k @param {number} width @param {number} height @returns {View} that node in the middle */
+export function lookAt(l, node, k, width, height) {
+  const [x, y] = middleOf(l, { k, x: 0, y: 0 }, node);
+  return { k, x: width / 2 - x, y: height / 2 - y };
+}
+
 /** @param {View} v @param {number} px @param {number} py @param {number} factor @returns {View} */
 export function zoomAt(v, px, py, factor) {
   const k = Math.min(14, Math.max(0.15, v.k * factor));
