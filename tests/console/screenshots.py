@@ -1,6 +1,8 @@
-"""Pictures of the three screens, dark and light, at 1280 and 1920 pixels.
+r"""Pictures of the three screens, dark and light, at 1280 and 1920 pixels.
 
-python -m tests.console.screenshots DIRECTORY [--url URL --user USER --password PASSWORD]
+    python -m tests.console.screenshots DIRECTORY
+    python -m tests.console.screenshots DIRECTORY --url http://127.0.0.1:8470 --user demo \
+        --password PASSWORD --cluster lab --node gpu-019      (of a running demo)
 """
 
 from __future__ import annotations
@@ -16,11 +18,11 @@ from tests.console.fixture_server import World
 
 SIZES = {1280: 800, 1920: 1080}
 SCREENS = {
-    "map": "/c/lab-a",
-    "inspector": "/c/lab-a?sel=gpu-012",
-    "table": "/c/lab-a?view=table",
-    "node": "/n/lab-a/gpu-012",
-    "findings": "/findings?cluster=lab-a&sel=F-0012",
+    "map": "/c/{cluster}",
+    "inspector": "/c/{cluster}?sel={node}",
+    "table": "/c/{cluster}?view=table",
+    "node": "/n/{cluster}/{node}",
+    "findings": "/findings?cluster={cluster}&node={node}&state=all",
 }
 
 
@@ -47,6 +49,8 @@ def main() -> None:
     parser.add_argument("--url", default="", help="a running server; default: the fixture")
     parser.add_argument("--user", default="admin")
     parser.add_argument("--password", default="admin")
+    parser.add_argument("--cluster", default="lab-a")
+    parser.add_argument("--node", default="gpu-012")
     parser.add_argument("--only", default="", help="one of: " + ", ".join(SCREENS))
     asked = parser.parse_args()
     asked.directory.mkdir(parents=True, exist_ok=True)
@@ -61,7 +65,7 @@ def main() -> None:
                 for name, path in SCREENS.items():
                     if asked.only and asked.only != name:
                         continue
-                    page.goto(url + path)
+                    page.goto(url + path.format(cluster=asked.cluster, node=asked.node))
                     page.wait_for_selector(".panel")
                     page.wait_for_timeout(700)
                     page.screenshot(path=asked.directory / f"{name}-{scheme}-{width}.png")
