@@ -136,7 +136,7 @@ async def watched(home: Path, policy: Policy, *, nodes: int = 4) -> AsyncIterato
         spine.store.close()
 
 
-async def until(true: Callable[[], bool], within_s: float = 15) -> None:
+async def until(true: Callable[[], bool], within_s: float = 30) -> None:
     """Wait for something that a test expects to happen."""
     async with asyncio.timeout(within_s):
         while not true():  # noqa: ASYNC110 (what is waited for is another's state)

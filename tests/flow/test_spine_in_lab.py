@@ -118,6 +118,7 @@ async def test_a_person_s_drain_is_left_alone(tmp_path: Path) -> None:
         assert (node.drained, node.reason, node.reason_by) == (True, "swapping a fan", "hiro")
 
 
+@pytest.mark.timeout(120)
 async def test_a_storm_of_faults_stops_at_the_guard_s_number(tmp_path: Path) -> None:
     """20 nodes condemned together: the guard's number leaves, no job stays held, the rest works on."""
     policy = Policy(guard=GuardPolicy(max_nodes=3, max_share=1.0, max_in_window=3))
