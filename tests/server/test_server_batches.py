@@ -9,8 +9,10 @@ import pytest
 from starlette.testclient import TestClient
 from tests.server.site import C, MemoryScheduler, bearer, node_token, sent
 
+from komainu.core.names import NodeKey
 from komainu.core.node import NodeVerdict
 from komainu.core.observation import Component, Finding
+from komainu.core.situation import NodeSituation
 from komainu.core.verdict import FaultClass, Severity, Verdict
 from komainu.core.wire import Batch
 from komainu.server.agents import MAX_BATCH_BYTES
@@ -215,6 +217,40 @@ def test_a_scheduler_that_fails_loses_nothing(
     scheduler.broken = False
     _until("the node is drained after all", lambda: scheduler.drains == ["n0"])
     _until("it is recorded as done", lambda: _outcomes(store) == ["failed", "done"])
+
+
+def test_an_idle_nodes_heartbeat_costs_no_thought(
+    client: TestClient, store: SqlStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    token = node_token(client, store)
+    sent(client, _batch(), token)
+    thought: list[object] = []
+    real = store.situation
+
+    def counted(key: NodeKey, now: datetime) -> NodeSituation:
+        thought.append(key)
+        return real(key, now)
+
+    monkeypatch.setattr(store, "situation", counted)
+    sent(client, _batch(seen=1), token)
+    assert thought == []
+    sent(client, _batch(_finding(), seen=1), token)
+    assert len(thought) == 1
+
+
+def test_when_the_guard_trips_healthy_nodes_hear_of_it_with_their_next_heartbeat(
+    client: TestClient, store: SqlStore
+) -> None:
+    tokens = [node_token(client, store, f"n{number}") for number in range(4)]
+    sent(client, _batch(node="n3"), tokens[3])
+    kinds = []
+    for number in range(3):  # the guard has room for two
+        node = f"n{number}"
+        reply = sent(client, _batch(_finding(f"F-{node}", node), node=node), tokens[number])
+        kinds.append([order["kind"] for order in reply["orders"]])  # type: ignore[index]
+    assert kinds == [["policy", "hold"], ["policy", "hold"], ["policy", "advise-only"]]
+    reply = sent(client, _batch(node="n3", seen=1), tokens[3])
+    assert [order["kind"] for order in reply["orders"]] == ["advise-only"]  # type: ignore[index]
 
 
 def _outcomes(store: SqlStore) -> list[str]:

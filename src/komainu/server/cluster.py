@@ -33,6 +33,8 @@ LOOK_AT_MOST_S = 1.0
 """Shortest time between two looks at the scheduler, however many refusals come in."""
 RETRY_S = 2.0
 """How soon what failed in the scheduler is tried again."""
+TAKEN_S = 0.1
+"""How often it is asked whether a released node has taken its release."""
 FEED = "feed"
 """The bell's key for the change feed."""
 
@@ -62,6 +64,10 @@ class WatchedCluster:
         self._act_now = asyncio.Event()
         self._look_now = asyncio.Event()
         self.acts = scheduler is not None
+        self._guard_turns = 0
+        self._considered: dict[NodeKey, int] = {}
+        """Nodes that need no new thought while they report nothing new: an idle cluster's heartbeats
+        would otherwise cost more than everything else. Every look thinks of all that is unsettled."""
         self._centre = Centre(
             cluster=name,
             policy=policy,
@@ -94,7 +100,12 @@ class WatchedCluster:
         def receive() -> tuple[Received, Thought]:
             now = self._clock.now()
             got = self.store.receive(batch, now)
-            return got, flow.consider(self._centre, [key], now)
+            if self._considered.get(key) == self._guard_turns and got == Received():
+                return got, Thought()
+            thought = flow.consider(self._centre, [key], now)
+            self._thought(thought)
+            self._considered[key] = self._guard_turns
+            return got, thought
 
         with self.bell.listening(key) as told:
             got, thought = await self.aside(receive)
@@ -113,6 +124,11 @@ class WatchedCluster:
         self._tell(thought)
         if got.findings or got.observations or got.verdict_changed:
             self.bell.ring([FEED])
+
+    def _thought(self, thought: Thought) -> None:
+        """Whatever was thought of a node before the guard tripped or recovered is out of date."""
+        if thought.tripped is not None:
+            self._guard_turns += 1
 
     def _tell(self, thought: Thought) -> None:
         self.told({order.key for order in thought.orders})
@@ -147,6 +163,7 @@ class WatchedCluster:
             await self.aside(lambda: self.store.scheduler_failed(self.name, why, now))
             self.bell.ring([FEED])
             return
+        self._thought(thought)
         self._tell(thought)
         self.bell.ring([FEED])
         # What was decided before a crash, or failed, waits in to_do: every look tries it again.
@@ -161,8 +178,12 @@ class WatchedCluster:
         if outcomes:
             self.bell.ring([FEED])
             self._look_now.set()
+        loop = asyncio.get_running_loop()
         if any(outcome.result not in FINAL for outcome in outcomes):
-            asyncio.get_running_loop().call_later(RETRY_S, self._act_now.set)
+            loop.call_later(RETRY_S, self._act_now.set)
+        now = self._clock.now()
+        if await self.aside(lambda: self.store.untold(self.name, now)):
+            loop.call_later(TAKEN_S, self._act_now.set)
 
     async def scheduler_node(self, node: NodeName) -> SchedulerNode | None:
         """The node as the scheduler shows it now, with the jobs it was last seen with; as it was

@@ -123,7 +123,7 @@ class SqlStore(Accounts):
             return ClusterSituation(
                 cluster=cluster,
                 nodes_total=inventory.count_nodes(connection, cluster),
-                out=frozenset(quarantine.standings(connection, cluster, now)),
+                out=quarantine.count_against_guard(connection, cluster),
                 removed_at=quarantine.removed_since(connection, cluster, since),
                 tripped_at=tripped.get(cluster),
             )
@@ -136,7 +136,7 @@ class SqlStore(Accounts):
             names = health.nodes_with_open(connection, cluster)
             names |= gate.nodes_with_refusals(connection, cluster)
             names |= set(quarantine.held_back(connection, cluster, now))
-            names |= set(quarantine.standings(connection, cluster, now))
+            names |= quarantine.count_against_guard(connection, cluster)
             names |= inventory.advised(connection, cluster)
         return [NodeKey(cluster, name) for name in sorted(names)]
 
@@ -157,6 +157,11 @@ class SqlStore(Accounts):
     def to_do(self, cluster: ClusterName, now: datetime) -> Sequence[Decision]:
         with self._reading() as connection:
             return quarantine.to_do(connection, cluster, now)
+
+    def untold(self, cluster: ClusterName, now: datetime) -> bool:
+        """Whether something is due as soon as its node has taken its release."""
+        with self._reading() as connection:
+            return quarantine.untold(connection, cluster, now)
 
     def note(self, outcomes: Sequence[Outcome]) -> None:
         if not outcomes:

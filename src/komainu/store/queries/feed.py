@@ -29,7 +29,8 @@ class Writing:
         ).scalar_one()
         self._changes: list[dict[str, object]] = []
 
-    def changed(self, cluster: ClusterName, node: NodeName | str, what: str, ref: str) -> None:
+    def changed(self, cluster: ClusterName, node: NodeName | str, what: str, ref: str) -> int:
+        """Feed a change; its number, which is used for nothing else."""
         self._seq += 1
         self._changes.append(
             {
@@ -41,6 +42,7 @@ class Writing:
                 "ref": ref,
             }
         )
+        return self._seq
 
     def close(self) -> None:
         """Write the feed's share; the caller commits."""

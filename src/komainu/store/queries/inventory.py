@@ -7,7 +7,7 @@ from datetime import datetime
 from typing import Any
 
 import msgspec
-from sqlalchemy import Connection, Row, func, insert, select, update
+from sqlalchemy import Connection, Row, bindparam, func, insert, select, update
 
 from komainu.core.names import ClusterName, NodeKey, NodeName, stable_id
 from komainu.core.node import NodeVerdict, SchedulerNode
@@ -169,49 +169,63 @@ def mirror_nodes(tx: Writing, cluster: ClusterName, seen: Sequence[SchedulerNode
     tx.connection.execute(update(clusters).where(clusters.c.name == cluster).values(**values))
     query = select(nodes.c.node, nodes.c.scheduler).where(nodes.c.cluster == cluster)
     before = {row.node: row.scheduler for row in tx.connection.execute(query)}
-    by_name = {node.node: node for node in seen}
-    for name, node in by_name.items():
-        body = _encode(node).decode()
-        if name not in before:
-            tx.connection.execute(insert(nodes).values(**_fresh(NodeKey(cluster, name))))
-        if before.get(name) != body:
-            set_node(tx.connection, NodeKey(cluster, name), scheduler=body)
-            _tell(tx, node, before.get(name))
-    for name, body in before.items():
-        if name not in by_name and body is not None:
-            set_node(tx.connection, NodeKey(cluster, name), scheduler=None)
-            tx.changed(cluster, name, "scheduler", "unknown")
+    after = {node.node: node for node in seen}
+    bodies: dict[NodeName, str | None] = {n: _encode(node).decode() for n, node in after.items()}
+    bodies |= {name: None for name in before if name not in after}
+    fresh = [_fresh(NodeKey(cluster, name)) for name in after if name not in before]
+    if fresh:
+        tx.connection.execute(insert(nodes), fresh)
+    changed = {name: body for name, body in bodies.items() if before.get(name) != body}
+    if changed:
+        _set_views(tx.connection, cluster, changed)
+    told = [_tell(tx, cluster, name, after.get(name), before.get(name)) for name in changed]
+    rows = [observation_row(one, tx.now) for one in told if one is not None]
+    if rows:
+        tx.connection.execute(insert(observations), rows)
 
 
-def _tell(tx: Writing, node: SchedulerNode, before: str | None) -> None:
-    """Feed a changed view; a change of anything but its jobs is also kept as an observation."""
-    tx.changed(node.cluster, node.node, "scheduler", plain(node.state, 32))
+def _set_views(
+    connection: Connection, cluster: ClusterName, views: Mapping[NodeName, str | None]
+) -> None:
+    """All in one statement: a whole cluster changes at once when its scheduler restarts."""
+    connection.execute(
+        update(nodes)
+        .where(nodes.c.cluster == bindparam("of"), nodes.c.node == bindparam("named"))
+        .values(scheduler=bindparam("view")),
+        [{"of": cluster, "named": name, "view": view} for name, view in views.items()],
+    )
+
+
+def _tell(
+    tx: Writing,
+    cluster: ClusterName,
+    name: NodeName,
+    node: SchedulerNode | None,
+    before: str | None,
+) -> Observation | None:
+    """Feed a changed view; a change of anything but its jobs is also an observation to keep."""
+    seq = tx.changed(cluster, name, "scheduler", plain(node.state, 32) if node else "unknown")
     old = _scheduler(before) if before else None
-    if old is not None and _standing(old) == _standing(node):
-        return
-    observation = Observation(
-        id=stable_id(node.cluster, node.node, tx.now.isoformat(), "scheduler", prefix="O-"),
-        cluster=node.cluster,
-        node=node.node,
+    if old is not None and node is not None and _standing(old) == _standing(node):
+        return None
+    return Observation(
+        id=stable_id(cluster, name, str(seq), "scheduler", prefix="O-"),
+        cluster=cluster,
+        node=name,
         kind=ObservationKind.SCHEDULER,
         at=tx.now,
         data={
-            "state": node.state,
-            "flags": "+".join(sorted(node.flags)),
-            "reason": node.reason,
-            "reason_by": node.reason_by,
+            "state": node.state if node else "unknown to the scheduler",
+            "flags": "+".join(sorted(node.flags)) if node else "",
+            "reason": node.reason if node else "",
+            "reason_by": node.reason_by if node else "",
         },
     )
-    keep_observation(tx, observation)
 
 
 def _standing(node: SchedulerNode) -> tuple[object, ...]:
     """What of the scheduler's view is worth a line of history: not that a job came or went."""
     return node.out, node.flags - {"PLANNED", "COMPLETING"}, node.reason
-
-
-def keep_observation(tx: Writing, observation: Observation) -> None:
-    tx.connection.execute(insert(observations).values(**observation_row(observation, tx.now)))
 
 
 def observation_row(observation: Observation, now: datetime) -> Mapping[str, object]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import msgspec
-from sqlalchemy import Connection, delete, insert, select, update
+from sqlalchemy import BindParameter, Connection, bindparam, delete, insert, select, update
 
 from komainu.core.names import ClusterName
 from komainu.core.node import SchedulerJob
@@ -14,6 +14,9 @@ from komainu.store.queries.health import chunks
 from komainu.store.tables import jobs
 
 _encode = msgspec.json.Encoder(order="deterministic").encode
+_OF: BindParameter[str] = bindparam("of")
+_NAMED: BindParameter[str] = bindparam("named")
+_VALUES: dict[str, BindParameter[str]] = {"state": bindparam("now"), "body": bindparam("whole")}
 _job = msgspec.json.Decoder(SchedulerJob).decode
 
 
@@ -21,22 +24,23 @@ def mirror(tx: Writing, cluster: ClusterName, seen: Sequence[SchedulerJob]) -> N
     query = select(jobs.c.id, jobs.c.body).where(jobs.c.cluster == cluster)
     before = {row.id: row.body for row in tx.connection.execute(query)}
     now = {plain(job.id, 64): job for job in seen}
-    new: list[dict[str, object]] = []
-    for ident, job in now.items():
-        body = _encode(job).decode()
-        if before.get(ident) == body:
-            continue
-        values = {"state": plain(job.state, 32), "body": body}
-        if ident not in before:
-            new.append({"cluster": cluster, "id": ident, **values})
-        else:
-            tx.connection.execute(
-                update(jobs).where(jobs.c.cluster == cluster, jobs.c.id == ident).values(**values)
-            )
-        if ident not in before or _shown(_job(before[ident])) != _shown(job):
-            tx.changed(cluster, "", "job", ident)
+    rows = [
+        {"of": cluster, "named": ident, "now": plain(job.state, 32), "whole": body}
+        for ident, job in now.items()
+        if before.get(ident) != (body := _encode(job).decode())
+    ]
+    new = [row for row in rows if row["named"] not in before]
+    old = [row for row in rows if row["named"] in before]
     if new:
-        tx.connection.execute(insert(jobs), new)
+        tx.connection.execute(insert(jobs).values(**_VALUES, cluster=_OF, id=_NAMED), new)
+    if old:
+        tx.connection.execute(
+            update(jobs).where(jobs.c.cluster == _OF, jobs.c.id == _NAMED).values(**_VALUES), old
+        )
+    for row in rows:
+        ident = row["named"]
+        if ident not in before or _shown(_job(before[ident])) != _shown(now[ident]):
+            tx.changed(cluster, "", "job", ident)
     gone = sorted(before.keys() - now.keys())
     for part in chunks(gone):
         tx.connection.execute(delete(jobs).where(jobs.c.cluster == cluster, jobs.c.id.in_(part)))

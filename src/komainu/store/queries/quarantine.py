@@ -3,22 +3,25 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Any
 
 import msgspec
-from sqlalchemy import ColumnElement, Connection, Row, and_, or_, select
+from sqlalchemy import ColumnElement, Connection, Row, and_, exists, not_, or_, select
 
 from komainu.core.decision import Action, Decision, Order, Outcome, Result
 from komainu.core.names import ClusterName, NodeKey, NodeName
 from komainu.core.record import DecisionRecord, Standing
 from komainu.store.queries.health import chunks
-from komainu.store.tables import decisions, orders, outcomes
+from komainu.store.tables import decisions, nodes, orders, outcomes
 
 _decision = msgspec.json.Decoder(Decision).decode
 _outcome = msgspec.json.Decoder(Outcome).decode
 _order = msgspec.json.Decoder(Order).decode
 TAKES_OUT = (Action.DRAIN.value, Action.ADOPT.value)
+TOLD_WITHIN = timedelta(seconds=3)
+"""How long a node's return to the scheduler waits for its agent to take the release. It takes
+milliseconds where the agent listens, and 3 s is what a gate waits for the server (`confirm_s`)."""
 
 
 _NOT_UNDONE = and_(
@@ -54,6 +57,22 @@ def standings(
         row.node: Standing(decision=_decision(row.body), done=row.final)
         for row in connection.execute(query)
     }
+
+
+def count_against_guard(connection: Connection, cluster: ClusterName) -> frozenset[NodeName]:
+    """Nodes with a decision that stands, whatever came of it: their gates hold even where the
+    scheduler could not be reached, or someone else has the node out.
+    """
+    query = select(decisions.c.node).where(decisions.c.cluster == cluster, _NOT_UNDONE).distinct()
+    return frozenset(connection.execute(query).scalars())
+
+
+def nodes_out(connection: Connection, cluster: ClusterName) -> frozenset[NodeName]:
+    """Nodes with a standing decision (`standing`), whatever has come of it: what the guard counts.
+    Someone else's drain may be in the way of ours now; when it is lifted, ours needs no new room.
+    """
+    query = select(decisions.c.node).where(decisions.c.cluster == cluster, _NOT_UNDONE)
+    return frozenset(connection.execute(query.distinct()).scalars())
 
 
 def standing(connection: Connection, key: NodeKey) -> tuple[Decision | None, Outcome | None]:
@@ -131,15 +150,47 @@ def removed_since(
 def to_do(connection: Connection, cluster: ClusterName, now: datetime) -> Sequence[Decision]:
     query = (
         select(decisions.c.body)
-        .where(
-            decisions.c.cluster == cluster,
-            decisions.c.allowed.is_(True),
-            decisions.c.final.is_(False),
-            _not_expired(now),
-        )
+        .where(*_due(cluster, now), not_(_untold(now)))
         .order_by(decisions.c.allowed_at, decisions.c.number)
     )
     return [_decision(body) for body in connection.execute(query).scalars()]
+
+
+def untold(connection: Connection, cluster: ClusterName, now: datetime) -> bool:
+    """Whether something is due as soon as its node has taken its release."""
+    query = select(decisions.c.id).where(*_due(cluster, now), _untold(now)).limit(1)
+    return connection.execute(query).first() is not None
+
+
+def _due(cluster: ClusterName, now: datetime) -> tuple[ColumnElement[bool], ...]:
+    return (
+        decisions.c.cluster == cluster,
+        decisions.c.allowed.is_(True),
+        decisions.c.final.is_(False),
+        _not_expired(now),
+    )
+
+
+def _untold(now: datetime) -> ColumnElement[bool]:
+    """A node to be given back that has not yet taken its RELEASE: were it resumed now, the job that
+    the scheduler sends at once would be refused by the old verdict. A silent agent is not waited
+    for beyond TOLD_WITHIN.
+    """
+    not_taken = (
+        select(orders.c.number)
+        .join(nodes, and_(nodes.c.cluster == orders.c.cluster, nodes.c.node == orders.c.node))
+        .where(
+            orders.c.cluster == decisions.c.cluster,
+            orders.c.node == decisions.c.node,
+            orders.c.decision == decisions.c.id,
+            orders.c.number > nodes.c.orders_seen,
+        )
+    )
+    return and_(
+        decisions.c.action == Action.RESUME.value,
+        decisions.c.allowed_at > now - TOLD_WITHIN,
+        exists(not_taken),
+    )
 
 
 def orders_after(connection: Connection, key: NodeKey, number: int) -> Sequence[Order]:
