@@ -91,7 +91,7 @@ def test_a_drain_stands_until_it_is_undone(store: SqlStore) -> None:
 
 
 @pytest.mark.parametrize(
-    ("result", "out"),
+    ("result", "shown"),
     [
         (Result.DONE, True),
         (Result.ALREADY, True),
@@ -100,14 +100,15 @@ def test_a_drain_stands_until_it_is_undone(store: SqlStore) -> None:
         (Result.EXPIRED, False),
     ],
 )
-def test_only_what_was_done_or_may_yet_be_done_takes_a_node_out(
-    store: SqlStore, result: Result, *, out: bool
+def test_only_what_was_done_or_may_yet_be_done_is_shown_as_out_and_the_guard_counts_all(
+    store: SqlStore, result: Result, *, shown: bool
 ) -> None:
     store.remember(drained(), NOW)
     store.note([outcome(result=result)])
-    assert (KEY.node in store.cluster_situation(C, later(2), 600).out) is out
-    assert (KEY.node in store.standings(C, later(2))) is out
+    assert (KEY.node in store.standings(C, later(2))) is shown
     assert store.situation(KEY, NOW).standing == decision()
+    assert store.cluster_situation(C, later(2), 600).out == {KEY.node}
+    assert store.unsettled(C, later(2)) == [KEY]
 
 
 def test_a_decision_not_carried_out_in_time_is_dropped_and_recorded(store: SqlStore) -> None:
@@ -117,7 +118,8 @@ def test_a_decision_not_carried_out_in_time_is_dropped_and_recorded(store: SqlSt
     record = store.decision_record("D-1")
     assert record is not None
     assert [one.result for one in record.outcomes] == [Result.EXPIRED]
-    assert store.cluster_situation(C, later(3601), 600).out == frozenset()
+    assert store.standings(C, later(3601)) == {}
+    assert store.cluster_situation(C, later(3601), 600).out == {KEY.node}
 
 
 def test_a_resume_makes_an_undone_drain_stale(store: SqlStore) -> None:

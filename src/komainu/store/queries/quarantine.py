@@ -67,14 +67,6 @@ def count_against_guard(connection: Connection, cluster: ClusterName) -> frozens
     return frozenset(connection.execute(query).scalars())
 
 
-def nodes_out(connection: Connection, cluster: ClusterName) -> frozenset[NodeName]:
-    """Nodes with a standing decision (`standing`), whatever has come of it: what the guard counts.
-    Someone else's drain may be in the way of ours now; when it is lifted, ours needs no new room.
-    """
-    query = select(decisions.c.node).where(decisions.c.cluster == cluster, _NOT_UNDONE)
-    return frozenset(connection.execute(query.distinct()).scalars())
-
-
 def standing(connection: Connection, key: NodeKey) -> tuple[Decision | None, Outcome | None]:
     """The newest allowed and not undone decision to take a node out, and the newest outcome of it:
     also one that came to nothing, so that deciding can try again.
