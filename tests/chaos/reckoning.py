@@ -203,3 +203,22 @@ def overwritten(log: Sequence[Said]) -> list[str]:
         elif one.node in standing:
             wrong.append(f"{one.node}: {standing.pop(one.node)!r} gave way to {one.value!r}")
     return wrong
+
+
+def most_out_in_slurm(log: Sequence[Said]) -> int:
+    """The most nodes that bore a reason of ours at one time."""
+    out: set[str] = set()
+    most = 0
+    for one in log:
+        if one.what == "reason" and ours(one):
+            out.add(one.node)
+        elif one.what == "reason" or "DRAIN" not in one.value:
+            out.discard(one.node)
+        most = max(most, len(out))
+    return most
+
+
+def crashed(site: Site) -> list[str]:
+    """Logs of server and agents that hold an error nobody foresaw."""
+    logs = sorted((site.root / "log").glob("*.out"))
+    return [one.name for one in logs if "Traceback" in one.read_text("utf-8", "replace")]

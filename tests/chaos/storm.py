@@ -149,7 +149,7 @@ class Storm:
     def _releases(self) -> None:
         """Ann gives nodes back through Komainu, the vendor's among them: a mistake she may make."""
         chance = self._chance["ann"]
-        while not self._over.wait(chance.expovariate(0.6)):
+        while not self._over.wait(chance.expovariate(1.2)):
             with contextlib.suppress(KomainuError):  # the server is down: she tries again later
                 rows = self._site.api.nodes(self._site.cluster)
                 out = [NodeName(r.node) for r in rows if r.standing in GIVE_BACK]
@@ -177,8 +177,8 @@ class Storm:
                 return
 
     def _is_well(self) -> bool:
-        """Whether all that was written on Bob's node is known and closed, and it is in service. Like
-        anyone he has the node released when Komainu holds it.
+        """Whether all that was written on Bob's node is known, none of it speaks against the node any
+        more, and it is in service. Like anyone he has it released when Komainu holds it.
         """
         try:
             view = self._site.api.node(self._site.key(self.own))
@@ -194,7 +194,7 @@ class Storm:
         return (
             known.total == due
             and view.standing_decision is None
-            and not any(finding.open for finding in view.findings)
+            and view.row.standing not in GIVE_BACK
             and seen is not None
             and seen.verdict is Verdict.OK
             and "DRAIN" not in self._shown(self.own)

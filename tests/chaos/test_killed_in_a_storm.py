@@ -181,6 +181,7 @@ def test_nothing_is_lost_or_done_twice_however_often_agents_and_server_are_kille
     kept = {name: reckoning.kept(site.home(name) / "state") for name in site.names}
     most_out = reckoning.most_out(happened)
     drains = [one for one in happened if one.action in reckoning.TAKES_OUT]
+    in_slurm = reckoning.most_out_in_slurm(said)
     repeated = reckoning.written_again(said)
     _print(
         {
@@ -191,7 +192,7 @@ def test_nothing_is_lost_or_done_twice_however_often_agents_and_server_are_kille
             f"{(expected - found).total()} / {(found - expected).total()}",
             "nodes taken out / given back": f"{len(drains)} / {len(happened) - len(drains)}",
             "results": dict(Counter(f"{one.action} {one.result}" for one in happened)),
-            "most out at once / room": f"{most_out} / {ROOM}",
+            "most out at once, decided / in Slurm / room": f"{most_out} / {in_slurm} / {ROOM}",
             "guard tripped": tripped,
             "gate refused / jobs submitted": f"{refused} / {len(storm.jobs)}",
             "same reason written twice to Slurm": repeated.total(),
@@ -209,6 +210,7 @@ def test_nothing_is_lost_or_done_twice_however_often_agents_and_server_are_kille
     assert not reckoning.overwritten(said)
     assert repeated.total() <= killed["server"] + killed["both"]
     assert most_out <= ROOM
+    assert in_slurm <= ROOM
     vendor = [one for one in said if one.node == storm.rma]
     assert [one.value for one in vendor if one.what == "reason"] == [VENDOR]
     assert len([one for one in vendor if one.what == "state"]) == 1
@@ -221,3 +223,4 @@ def test_nothing_is_lost_or_done_twice_however_often_agents_and_server_are_kille
         assert not kept[name].waiting
         assert kept[name].active == condemned.get(name, set())
     _give_everything_back(site, storm)
+    assert not reckoning.crashed(site)
