@@ -8,6 +8,7 @@ import shutil
 import socket
 import subprocess
 from collections.abc import AsyncIterator
+from datetime import timedelta
 from pathlib import Path
 
 import httpx2
@@ -92,6 +93,12 @@ async def test_events_come_as_they_happen_and_resume_where_one_was(store: SqlSto
 async def test_a_page_too_far_ahead_or_behind_is_told_to_start_anew(store: SqlStore) -> None:
     async with _running(store) as url, httpx2.AsyncClient(headers=bearer("viewer")) as client:
         async with client.stream("GET", f"{url}/api/v1/events?after=999999") as response:
+            async for line in response.aiter_lines():
+                assert line == "event: reset"
+                break
+        _write(store, "F-1")
+        store.prune(Clock().now() + timedelta(hours=1))
+        async with client.stream("GET", f"{url}/api/v1/events?after=0") as response:
             async for line in response.aiter_lines():
                 assert line == "event: reset"
                 break

@@ -79,9 +79,15 @@ class Events:
         last = await asyncio.to_thread(self._desk.ledger.last_seq)
         if after is None:
             return last, b": open\n\n"
-        if after > last or last - after > FAR_BEHIND:
+        lost = after > last or last - after > FAR_BEHIND
+        if lost or not await asyncio.to_thread(self._goes_on, after, last):
             return last, b"event: reset\nid: %d\ndata: %d\n\n" % (last, last)
         return after, b": open\n\n"
+
+    def _goes_on(self, after: int, last: int) -> bool:
+        """Whether what follows `after` is still kept: the feed has no gap but where it was pruned."""
+        following = self._desk.ledger.changes(after, limit=1)
+        return after == last or (bool(following) and following[0].seq == after + 1)
 
     def _read(self, cluster: ClusterName | None, at: int) -> tuple[bytes, int]:
         """What came after `at`. Without a cluster's own news the place moves on all the same."""
