@@ -36,7 +36,8 @@ COMMANDS: dict[str, str] = {
 
 
 class Shared(dict[str, Any]):
-    """What commands share, made when first asked for: `config`, and `api`, which returns the client.
+    """What commands share, made when first asked for: `config`, `api`, which returns the client, and
+    `runbook_of`, which finds a finding code's page.
 
     Lazy, because a command that needs no configuration must not fail on one it cannot read.
     """
@@ -52,6 +53,10 @@ class Shared(dict[str, Any]):
             self[key] = load(self._path)
         elif key == "api":
             self[key] = self._api
+        elif key == "runbook_of":
+            from komainu.health.runbooks import runbook_of
+
+            self[key] = runbook_of
         else:
             raise KeyError(key)
         return self[key]

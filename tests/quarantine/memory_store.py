@@ -95,7 +95,7 @@ class MemoryStore:
     def _standing(self, node: NodeName) -> Row | None:
         rows = [r for r in self.rows.values() if r.decision.node == node and r.allowed]
         rows = [r for r in rows if r.decision.action in REMOVALS and not r.undone]
-        return max(rows, key=lambda r: r.allowed_at, default=None)
+        return rows[-1] if rows else None  # allowed last, whatever the clock said
 
     def cluster_situation(
         self, cluster: ClusterName, now: datetime, window_s: int

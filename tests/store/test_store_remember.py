@@ -276,3 +276,35 @@ def test_a_scheduler_that_cannot_be_read_is_told_once(store: SqlStore) -> None:
 
 def _resume() -> Decision:
     return decision("D-2", Action.RESUME, seconds=1, expires_s=None)
+
+
+def test_a_node_is_given_back_when_it_has_taken_its_release(store: SqlStore) -> None:
+    """Otherwise the job that the scheduler sends at once meets the old verdict."""
+    store.remember(drained(), NOW)
+    store.note([outcome()])
+    told = Thought(cluster=C, decisions=(_resume(),), orders=(order("D-2", OrderKind.RELEASE),))
+    store.remember(told, later(2))
+    assert store.to_do(C, later(2)) == []
+    assert store.untold(C, later(2))
+    store.receive(batch(orders_seen=1), later(2.1))
+    assert store.to_do(C, later(2.1)) == []
+    store.receive(batch(orders_seen=2), later(2.2))
+    assert [one.id for one in store.to_do(C, later(2.2))] == ["D-2"]
+    assert not store.untold(C, later(2.2))
+
+
+def test_a_silent_agent_keeps_its_node_out_for_a_moment_only(store: SqlStore) -> None:
+    store.remember(drained(), NOW)
+    store.note([outcome()])
+    told = Thought(cluster=C, decisions=(_resume(),), orders=(order("D-2", OrderKind.RELEASE),))
+    store.remember(told, later(2))
+    assert store.to_do(C, later(4.9)) == []
+    assert [one.id for one in store.to_do(C, later(5.1))] == ["D-2"]
+
+
+def test_the_newest_removal_stands_also_after_the_clock_was_set_back(store: SqlStore) -> None:
+    store.remember(drained("D-1"), later(60))
+    store.remember(drained("D-3"), NOW)
+    standing = store.situation(KEY, NOW).standing
+    assert standing is not None
+    assert standing.id == "D-3"

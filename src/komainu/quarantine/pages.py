@@ -19,6 +19,9 @@ from komainu.ports import Asked, Desk, Page
 from komainu.quarantine import decide
 
 MOST = 500
+ASKED_AGAIN = 40
+ASKED_AGAIN_S = 0.1
+"""A person's release is answered when it is done, at most after 4 s: `store` lets it wait 3 s."""
 _ask = msgspec.json.Decoder(Ask).decode
 
 
@@ -110,8 +113,7 @@ async def _answer(desk: Desk, made: _Considered, text: str, *, dry_run: bool) ->
     whole, cluster = made.whole, made.situation.cluster
     if not dry_run and decision is not None and made.thought.decisions:
         desk.told({order.key for order in made.thought.orders})
-        await desk.carry_out(cluster)
-        outcome, whole = await desk.aside(cluster, lambda: _after(desk, cluster, decision.id))
+        outcome, whole = await _carried_out(desk, cluster, decision.id)
     jobs = made.situation.scheduler.jobs if made.situation.scheduler else ()
     return Answer(
         text=text,
@@ -121,6 +123,19 @@ async def _answer(desk: Desk, made: _Considered, text: str, *, dry_run: bool) ->
         guard=guard_view(whole, desk.policy.guard),
         dry_run=dry_run,
     )
+
+
+async def _carried_out(
+    desk: Desk, cluster: ClusterName, decision: str
+) -> tuple[Outcome | None, ClusterSituation]:
+    """Do it and say what came of it. A release waits (bounded) until its node has taken it."""
+    for _ in range(ASKED_AGAIN):
+        await desk.carry_out(cluster)
+        outcome, whole = await desk.aside(cluster, lambda: _after(desk, cluster, decision))
+        if outcome is not None or cluster in desk.watched_only:
+            break
+        await asyncio.sleep(ASKED_AGAIN_S)
+    return outcome, whole
 
 
 def _after(

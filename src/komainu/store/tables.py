@@ -190,7 +190,7 @@ decisions = Table(
     Index(None, "cluster", "node"),
     Index(None, "cluster", "final", "allowed"),
 )
-"""`undone_by`: the RESUME after which a DRAIN or ADOPT no longer stands. `allowed_at` is when the
+"""`undone_by`: the decision after which a DRAIN or ADOPT no longer stands: a RESUME, or a newer one. `allowed_at` is when the
 guard let it pass, which is what the guard's window counts."""
 
 outcomes = Table(

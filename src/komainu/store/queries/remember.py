@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import msgspec
-from sqlalchemy import Connection, Row, and_, insert, select, update
+from sqlalchemy import Connection, Row, and_, insert, select, true, update
 
 from komainu.core.decision import FINAL, Action, Decision, Order, OrderKind, Outcome, Result
 from komainu.core.errors import StorageError
@@ -124,12 +124,18 @@ def _supersede(tx: Writing, decision: Decision) -> None:
     )
     for row in tx.connection.execute(query).all():
         _conclude(tx, row, Result.EXPIRED, f"superseded by {decision.id}")
-    if resume:
-        tx.connection.execute(
-            update(decisions)
-            .where(of_node, decisions.c.action.in_(TAKES_OUT), decisions.c.undone_by.is_(None))
-            .values(undone_by=decision.id)
+    # What keeps the node out from now on is this decision alone, whatever the clock said when the
+    # others were allowed (it may have been set back since).
+    tx.connection.execute(
+        update(decisions)
+        .where(
+            of_node,
+            decisions.c.action.in_(TAKES_OUT),
+            decisions.c.allowed.is_(True) if not resume else true(),
+            decisions.c.undone_by.is_(None),
         )
+        .values(undone_by=decision.id)
+    )
 
 
 def expire(tx: Writing, cluster: ClusterName) -> None:
