@@ -186,6 +186,13 @@ def test_pruning_forgets_observations_and_keeps_findings(store: SqlStore) -> Non
     assert [change.seq for change in store.changes(0)] == [2]
 
 
+def test_pruning_goes_through_days_of_observations(store: SqlStore) -> None:
+    for hour in range(30):
+        store.receive(batch(observations=(observation(f"O-{hour}"),)), later(3600 * hour))
+    assert store.prune(later(3600 * 24)) == 24
+    assert store.prune(later(3600 * 24)) == 0
+
+
 def test_what_came_of_nothing_we_decided_is_an_error(store: SqlStore) -> None:
     strange = [outcome("D-unknown")]
     with pytest.raises(StorageError, match="not remembered"):

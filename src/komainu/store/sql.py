@@ -9,7 +9,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 
 from sqlalchemy import Connection
 from sqlalchemy.exc import SQLAlchemyError
@@ -312,11 +312,17 @@ class SqlStore(Accounts):
 
     def prune(self, before: datetime) -> int:
         """Forget observations and feed entries older than `before`; findings, decisions, outcomes
-        and orders are kept for good. Returns how many observations went.
+        and orders are kept for good. Returns how many observations went. An hour's worth at a time,
+        so that the server of a large database can write in between.
         """
-        with self._writing(datetime.now(UTC)) as tx:
-            feed.prune(tx.connection, before)
-            return health.prune_observations(tx.connection, before)
+        gone = 0
+        while True:
+            with self._writing(before) as tx:
+                upto = health.oldest_slice(tx.connection, before)
+                if upto is None:
+                    feed.prune(tx.connection, before)
+                    return gone
+                gone += health.prune_observations(tx.connection, upto)
 
 
 def _mirror(

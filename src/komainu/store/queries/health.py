@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Any
 
 import msgspec
@@ -194,6 +194,13 @@ def spoken(connection: Connection, key: NodeKey, limit: int) -> Sequence[Observa
         .limit(limit)
     )
     return [_observation(body) for body in connection.execute(query).scalars()]
+
+
+def oldest_slice(connection: Connection, before: datetime) -> datetime | None:
+    """The end of the oldest hour of observations older than `before`; None when there are none."""
+    query = select(observations.c.received).where(observations.c.received < before)
+    oldest = connection.execute(query.order_by(observations.c.received).limit(1)).scalar()
+    return None if oldest is None else min(before, oldest + timedelta(hours=1))
 
 
 def prune_observations(connection: Connection, before: datetime) -> int:
