@@ -6,7 +6,15 @@ ones, and only `agent/`, `server/` and `demo.py` connect them. A Protocol is nam
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Mapping, Sequence
+from collections.abc import (
+    AsyncIterator,
+    Awaitable,
+    Callable,
+    Collection,
+    Hashable,
+    Mapping,
+    Sequence,
+)
 from datetime import datetime
 from typing import Any, Protocol
 
@@ -314,6 +322,10 @@ class Desk(Protocol):
         ...
 
     def now(self) -> datetime: ...
+
+    def shared(self, name: str, version: Hashable, make: Callable[[], Any]) -> Any:
+        """What `make` returns, made once for all who ask for `name` in the same `version`."""
+        ...
 
     async def aside(self, cluster: ClusterName, work: Callable[[], Any]) -> Any:
         """Blocking work in a thread, one piece at a time per cluster: for whoever decides."""

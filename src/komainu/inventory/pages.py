@@ -116,7 +116,15 @@ def node(desk: Desk, asked: Asked) -> NodeView:
 
 
 def rows_of(desk: Desk, cluster: ClusterName) -> list[NodeRow]:
-    """Every node of a cluster, in the order of names."""
+    """Every node of a cluster, in the order of names. Made once for all who look at the same change
+    of the feed within a second (silence is not in the feed, and is told by the clock).
+    """
+    version = (desk.ledger.last_seq(), int(desk.now().timestamp()))
+    rows: list[NodeRow] = desk.shared(f"rows {cluster}", version, lambda: _rows(desk, cluster))
+    return rows
+
+
+def _rows(desk: Desk, cluster: ClusterName) -> list[NodeRow]:
     ledger = desk.ledger
     standings = ledger.standings(cluster, desk.now())
     admitted = ledger.admitted(cluster)

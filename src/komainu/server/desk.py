@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping
+import threading
+from collections.abc import Callable, Collection, Hashable, Mapping
 from datetime import datetime
 from typing import Any
 
@@ -38,9 +39,21 @@ class ServerDesk:
         self.lab = lab
         self.stopping = False
         self._clock = clock
+        self._locks_lock = threading.Lock()
+        self._locks: dict[str, threading.Lock] = {}
+        self._made: dict[str, tuple[Hashable, Any]] = {}
 
     def now(self) -> datetime:
         return self._clock.now()
+
+    def shared(self, name: str, version: Hashable, make: Callable[[], Any]) -> Any:
+        with self._locks_lock:
+            lock = self._locks.setdefault(name, threading.Lock())
+        with lock:
+            known = self._made.get(name)
+            if known is None or known[0] != version:
+                known = self._made[name] = (version, make())
+        return known[1]
 
     async def aside(self, cluster: ClusterName, work: Callable[[], Any]) -> Any:
         return await self.watched[cluster].aside(work)

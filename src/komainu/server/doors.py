@@ -103,7 +103,7 @@ class Doors:
     async def admit(self, request: Request, role: str) -> Person:
         """Who asks, when they may: role, and for a browser's POST the CSRF header."""
         person = await self.person(request)
-        if request.method != "GET" and person.csrf:
+        if request.method not in {"GET", "HEAD"} and person.csrf:
             given = request.headers.get(CSRF, "")
             if not hmac.compare_digest(given.encode(), person.csrf.encode()):
                 raise Refused(
