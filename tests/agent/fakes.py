@@ -192,5 +192,10 @@ class FakeProbe:
         self.seen = Hardware(rack="r1", gpus=tuple(g for g in self.seen.gpus if g != gone))
         return gone
 
+    def find(self, gone: GpuSeen) -> None:
+        assert self.seen is not None
+        gpus = sorted([*self.seen.gpus, gone], key=lambda gpu: gpu.index)
+        self.seen = Hardware(rack="r1", gpus=tuple(gpus))
+
     async def hardware(self) -> Hardware | None:
         return self.seen

@@ -228,7 +228,7 @@ async def test_a_policy_nobody_can_read_leaves_the_old_one(bed: Bed) -> None:
     await bed.becomes("FAULT/settled")
 
 
-async def test_a_gpu_that_vanishes_is_a_finding_until_released(bed: Bed) -> None:
+async def test_a_gpu_that_vanishes_is_a_finding_until_it_is_back(bed: Bed) -> None:
     await bed.started()
     await bed.becomes("OK/settled")
     gone = bed.probe.lose(3)
@@ -237,11 +237,27 @@ async def test_a_gpu_that_vanishes_is_a_finding_until_released(bed: Bed) -> None
     assert bed.verdict.verdict is Verdict.FAULT
     assert next(iter(bed.server.findings.values())).component.id == gone.pci
     bed.server.order(OrderKind.RELEASE, findings=tuple(bed.server.findings))
-    await settle()
-    await bed.clock.forward(16)
+    await until(lambda: len(bed.server.findings) == 2)  # at once, not at the next look around
+    assert bed.verdict.verdict is Verdict.FAULT
+    bed.probe.find(gone)
+    bed.server.order(OrderKind.RELEASE, findings=tuple(bed.server.findings))
     await bed.becomes("OK/settled")
     await bed.stop()
     await bed.started()
+    await bed.becomes("OK/settled")
+    assert len(bed.server.findings) == 2
+
+
+async def test_a_gpu_taken_out_for_good_is_accepted_when_a_person_says_so(bed: Bed) -> None:
+    await bed.started()
+    await bed.becomes("OK/settled")
+    bed.probe.lose(3)
+    await bed.clock.forward(16)
+    await until(lambda: bed.server.codes == ["GPU-MISSING"])
+    await bed.stop()
+    bed.accept_gpus = True
+    await bed.started()
+    bed.server.order(OrderKind.RELEASE, findings=tuple(bed.server.findings))
     await bed.becomes("OK/settled")
     assert len(bed.server.findings) == 1
 

@@ -69,10 +69,22 @@ def test_a_gpu_that_came_back_and_goes_again_is_a_new_finding() -> None:
     assert again.findings[0].id != first.findings[0].id
 
 
-def test_a_released_absence_is_ok_and_says_so() -> None:
+def test_a_release_does_not_bring_a_gpu_back() -> None:
+    """Known bad is known bad: the node is released, and condemned anew for what is still gone."""
     gone = _look(_hardware(1), _look(_hardware(1, 2)).baseline)
-    found = _look(_hardware(1), gone.baseline, frozenset({gone.findings[0].id}))
-    assert found.look == checks.Look(Verdict.OK, "1 of 2 GPUs, 1 gone and accepted: 0000:02:00")
+    released = frozenset({gone.findings[0].id})
+    again = _look(_hardware(1), gone.baseline, released, later_s=1)
+    assert again.look == checks.Look(Verdict.FAULT, "1 of 2 GPUs gone: 0000:02:00")
+    assert [f.component.id for f in again.findings] == ["0000:02:00"]
+    assert again.findings[0].id not in released
+    assert _look(_hardware(1), again.baseline, released, later_s=2).findings == ()
+
+
+def test_the_server_is_told_of_the_gpus_that_are_gone_in_their_place() -> None:
+    baseline = _look(_hardware(1, 3), _look(_hardware(1, 2, 3)).baseline).baseline
+    told = checks.with_the_gone(_hardware(1, 3), baseline)
+    assert [(gpu.index, gpu.here) for gpu in told.gpus] == [(0, True), (1, False), (2, True)]
+    assert checks.with_the_gone(_hardware(1, 2, 3), baseline) == _hardware(1, 2, 3)
 
 
 def test_policy_may_tolerate_absences() -> None:

@@ -1,4 +1,4 @@
-"""`python -m komainu.agent [CONFIG] [--once]`: what `komainu agent` becomes.
+"""`python -m komainu.agent [CONFIG] [--once] [--accept-gpus]`: what `komainu agent` becomes.
 
 A program of its own that never imports the command line, so that it stays small.
 """

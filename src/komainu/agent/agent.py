@@ -21,7 +21,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from komainu import __version__
-from komainu.agent.checks import CHECKS, CLOCK, GPUS, Look
+from komainu.agent.checks import CHECKS, CLOCK, GPUS, GpuBaseline, Look
 from komainu.agent.disk import Disk
 from komainu.agent.follow import Follower
 from komainu.agent.gate import GateFollower
@@ -66,14 +66,17 @@ def key_of(config: AgentConfig) -> NodeKey:
 class Agent:
     """One node's agent."""
 
-    def __init__(self, config: AgentConfig, ports: AgentPorts) -> None:
+    def __init__(
+        self, config: AgentConfig, ports: AgentPorts, *, accept_gpus: bool = False
+    ) -> None:
+        """`accept_gpus`: forget the GPUs seen before; the ones that are here now are the node's."""
         unknown = set(config.checks_off) - {GPUS, CLOCK}
         if unknown:
             raise ConfigError(
                 f"agent.checks_off names {sorted(unknown)}; only {GPUS!r} and {CLOCK!r} can be "
                 f"switched off, of {CHECKS}. Correct it in komainu.toml."
             )
-        self._config, self._ports = config, ports
+        self._config, self._ports, self._accept_gpus = config, ports, accept_gpus
         self._node: Node | None = None
         self._failed_at = 0.0
 
@@ -134,6 +137,8 @@ class Agent:
         if node.cursor.boot_id != boot_id:
             # A new boot restarts the numbers. What the old one said last is read once.
             node.learn([], cursor=Cursor(boot_id=boot_id), previous=node.cursor)
+        if self._accept_gpus:
+            node.learn([], baseline=GpuBaseline())
         return node
 
     def _loops(self, node: Node) -> dict[str, Callable[[], Awaitable[None]]]:

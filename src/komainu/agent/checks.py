@@ -62,7 +62,8 @@ def gpus(
     released: frozenset[str],
 ) -> GpuLook:
     """Compare the GPUs listed now with those of the baseline. One that is gone is a finding, and its
-    absence stays a FAULT until it is back, its finding is released, or policy grades it down.
+    absence stays a FAULT until it is back or policy grades it down. A release does not bring it back:
+    what is still gone then is a finding anew, so that no job meets a node known to lack a GPU.
     """
     if seen is None:
         detail = "the driver lists no GPU and may not be loaded; see lsmod, dmesg"
@@ -70,27 +71,38 @@ def gpus(
     here = {gpu.pci: gpu for gpu in seen.gpus}
     known = {gpu.pci: gpu for gpu in baseline.gpus} | here
     back = [pci for pci in baseline.gone if pci in here]
-    lost = [pci for pci in known if pci not in here and pci not in baseline.gone]
+    told = {pci for pci, id_ in baseline.gone.items() if id_ not in released}
+    lost = [pci for pci in known if pci not in here and pci not in told]
     observation = _told(key, GPUS, now, f"gone: {' '.join(lost)} back: {' '.join(back)}")
     findings = tuple(_gone(key, known[pci], observation) for pci in lost)
     gone = {pci: id_ for pci, id_ in baseline.gone.items() if pci not in here}
     gone |= {finding.component.id: finding.id for finding in findings}
     return GpuLook(
-        look=_gpu_look(gone, len(known), policy, released),
+        look=_gpu_look(gone, len(known), policy),
         baseline=GpuBaseline(gpus=tuple(known.values()), gone=gone),
         observations=(observation,) if back or lost else (),
         findings=findings,
     )
 
 
-def _gpu_look(
-    gone: dict[str, str], known: int, policy: NodePolicy, released: frozenset[str]
-) -> Look:
+def with_the_gone(seen: Hardware, baseline: GpuBaseline) -> Hardware:
+    """What the server is told: the GPUs of the baseline, those that are gone marked so. Without
+    them the others would move up a number; all keep the one their PCI address gave them.
+    """
+    here = {gpu.pci for gpu in seen.gpus}
+    gone = [msgspec.structs.replace(g, here=False) for g in baseline.gpus if g.pci not in here]
+    if not gone:
+        return seen
+    known = sorted([*seen.gpus, *gone], key=lambda gpu: gpu.pci)
+    gpus = (msgspec.structs.replace(gpu, index=index) for index, gpu in enumerate(known))
+    return msgspec.structs.replace(seen, gpus=tuple(gpus))
+
+
+def _gpu_look(gone: dict[str, str], known: int, policy: NodePolicy) -> Look:
     tolerated = policy.severity.get(GPU_MISSING, Severity.FATAL) < Severity.DEGRADED
-    missed = [pci for pci, id_ in gone.items() if id_ not in released and not tolerated]
-    if missed:
-        return Look(Verdict.FAULT, f"{len(missed)} of {known} GPUs gone: {' '.join(missed)}")
-    accepted = f", {len(gone)} gone and accepted: {' '.join(gone)}" if gone else ""
+    if gone and not tolerated:
+        return Look(Verdict.FAULT, f"{len(gone)} of {known} GPUs gone: {' '.join(gone)}")
+    accepted = f", {len(gone)} gone, accepted by policy: {' '.join(gone)}" if gone else ""
     return Look(Verdict.OK, f"{known - len(gone)} of {known} GPUs{accepted}")
 
 

@@ -23,8 +23,13 @@ EXIT = {Verdict.OK: 0, Verdict.FAULT: 1, Verdict.UNKNOWN: 2, Verdict.SKIPPED: 2}
 
 @click.command()
 @click.option("--once", is_flag=True, help="Look once, tell the server, and exit 0, 1 or 2.")
+@click.option(
+    "--accept-gpus",
+    is_flag=True,
+    help="Forget GPUs seen before: one was taken out for good. Then release the node.",
+)
 @click.pass_context
-def agent(ctx: click.Context, *, once: bool) -> None:
+def agent(ctx: click.Context, *, once: bool, accept_gpus: bool) -> None:
     """Run this node's agent.
 
     Follows the kernel log, keeps the verdict the gate reads, and reports to the server. Ends on
@@ -34,6 +39,7 @@ def agent(ctx: click.Context, *, once: bool) -> None:
     arguments = [sys.executable, "-m", "komainu.agent"]
     arguments += [str(config)] if config else []
     arguments += ["--once"] if once else []
+    arguments += ["--accept-gpus"] if accept_gpus else []
     # The same process under another program: the agent must not carry the command line's memory.
     os.execv(sys.executable, arguments)  # noqa: S606  no shell is what is wanted
 

@@ -44,20 +44,23 @@ class Looker:
     ) -> None:
         self._node, self._follower, self._kernel = node, follower, kernel
         self._probe, self._clock, self._state_dir, self._off = probe, clock, state_dir, off
-        self._job_ended = asyncio.Event()
+        self._job_ended = False
         self._probing: asyncio.Task[Hardware | None] | None = None
 
     def job_ended(self) -> None:
         """A job's epilog ran: from this moment the verdict says that the check has not ended."""
         self._node.checking = True
         self._node.publish()
-        self._job_ended.set()
+        self._job_ended = True
+        self._node.to_look.set()
 
     async def run(self) -> None:
         await self.look_around()
         while True:
-            if await woken(self._job_ended, self._clock, EVERY_S):
-                self._job_ended.clear()
+            await woken(self._node.to_look, self._clock, EVERY_S)
+            self._node.to_look.clear()
+            if self._job_ended:
+                self._job_ended = False
                 await self._after_job()
             else:
                 await self.look_around()
@@ -73,7 +76,7 @@ class Looker:
             look = Look(Verdict.UNKNOWN, f"not finished after {bound} s")
         except OutsideError as error:
             look = Look(Verdict.UNKNOWN, str(error))
-        node.checking = self._job_ended.is_set()
+        node.checking = self._job_ended
         node.see({POST_JOB: look})
 
     async def look_around(self) -> None:
@@ -84,8 +87,9 @@ class Looker:
             node.key, hardware, node.baseline, now,
             policy=node.policy, released=node.orders.released,
         )  # fmt: skip
-        if hardware is not None and hardware != node.hardware:
-            node.hardware = hardware
+        known = hardware and checks.with_the_gone(hardware, found.baseline)
+        if known is not None and known != node.hardware:
+            node.hardware = known
             node.to_ship.set()
         if found.baseline != node.baseline:
             node.learn(found.observations, findings=found.findings, baseline=found.baseline)

@@ -87,6 +87,8 @@ class Node:
         """No server: nothing to ship to, nobody to confirm a fault."""
         self.log = log.bind(cluster=key.cluster, node=key.node)
         self.to_ship, self.copy_due = asyncio.Event(), asyncio.Event()
+        self.to_look = asyncio.Event()
+        """A job has ended, or the node was released: what is said of it must be seen to be true."""
         self.looks: dict[str, Look] = {}
         self.trouble: dict[str, str] = {}
         self.checking = False
@@ -160,6 +162,8 @@ class Node:
                 restamped = [
                     msgspec.structs.replace(one, known_since=now) for one in self.active.values()
                 ]
+            if order.kind is OrderKind.RELEASE:
+                self.to_look.set()
             self.log.info("order_applied", number=order.number, kind=str(order.kind))
             state = after
         if state is before:

@@ -28,17 +28,17 @@ EXIT = {Verdict.OK: 0, Verdict.FAULT: 1, Verdict.UNKNOWN: 2, Verdict.SKIPPED: 2}
 def main(arguments: list[str]) -> int:
     """Run the agent; returns the exit status."""
     _log_to_stderr()
-    once = "--once" in arguments
-    paths = [Path(one) for one in arguments if one != "--once"]
+    once, accept_gpus = "--once" in arguments, "--accept-gpus" in arguments
+    paths = [Path(one) for one in arguments if not one.startswith("--")]
     try:
         config = load(paths[0] if paths else None).agent
-        return asyncio.Runner().run(_run(config, once=once))
+        return asyncio.Runner().run(_run(config, once=once, accept_gpus=accept_gpus))
     except KomainuError as error:
         sys.stderr.write(f"komainu agent: {error}\n")
         return 2
 
 
-async def _run(config: AgentConfig, *, once: bool) -> int:
+async def _run(config: AgentConfig, *, once: bool, accept_gpus: bool) -> int:
     link = link_of(config)
     agent = Agent(
         config,
@@ -48,6 +48,7 @@ async def _run(config: AgentConfig, *, once: bool) -> int:
             probe=SysProbe(config.rack),
             link=link,
         ),
+        accept_gpus=accept_gpus,
     )
     gc.freeze()
     try:

@@ -39,6 +39,8 @@ class GpuSeen(msgspec.Struct, frozen=True, kw_only=True):
     uuid: str = ""
     serial: str = ""
     model: str = ""
+    here: bool = True
+    """False: seen on this node before, and not listed now. It keeps its place on every page."""
 
 
 class Hardware(msgspec.Struct, frozen=True, kw_only=True):
