@@ -9,6 +9,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import click
 import pytest
 from click.testing import CliRunner
 from playwright.sync_api import sync_playwright
@@ -59,6 +60,30 @@ def test_every_command_of_every_room_is_gathered() -> None:
         for command in importlib.import_module(module).COMMANDS
     }
     assert offered == cli.COMMANDS
+
+
+EXAMPLE = re.compile(r"(?:^|[|;&`(] ?|sudo )komainu ([a-z][^|;&`#\n]*)", re.MULTILINE)
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+def test_every_command_a_page_tells_to_type_exists(page: Path) -> None:
+    for words in EXAMPLE.findall(page.read_text("utf-8")):
+        command: click.Command = cli.komainu
+        context = click.Context(cli.komainu)
+        rest = words.split()
+        while rest and isinstance(command, click.Group) and re.fullmatch(r"[a-z-]+", rest[0]):
+            found = command.get_command(context, rest.pop(0))
+            assert found is not None, f"{page.name}: there is no `komainu {words.strip()}`"
+            command = found
+        known = {option for parameter in command.params for option in parameter.opts}
+        known |= {option for parameter in command.params for option in parameter.secondary_opts}
+        typed = {word.partition("=")[0] for word in rest if re.match(r"--[a-z]", word)}
+        assert typed <= known | {"--help"}, f"{page.name}: `komainu {words.strip()}`"
+
+
+def test_pages_tell_to_type_something() -> None:
+    told = [words for page in PAGES for words in EXAMPLE.findall(page.read_text("utf-8"))]
+    assert len(told) > 50
 
 
 def test_a_typo_in_the_configuration_is_one_clear_line(tmp_path: Path) -> None:
