@@ -91,12 +91,16 @@ class MemoryScheduler:
 
 
 def application(
-    store: SqlStore, scheduler: MemoryScheduler, clock: Clock, lab: LabControls | None = None
+    store: SqlStore,
+    scheduler: MemoryScheduler,
+    clock: Clock,
+    lab: LabControls | None = None,
+    poll_s: int = 60,
 ) -> Starlette:
     config = Config(
         policy=POLICY,
         server=ServerConfig(session_hours=1),
-        clusters=(ClusterConfig(name="c", scheduler_poll_s=60), ClusterConfig(name="watched")),
+        clusters=(ClusterConfig(name="c", scheduler_poll_s=poll_s), ClusterConfig(name="watched")),
     )
     return build(config, store=store, schedulers={C: scheduler}, clock=clock, lab=lab)
 

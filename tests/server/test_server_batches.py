@@ -2,14 +2,15 @@ from __future__ import annotations
 
 import threading
 import time
+from collections.abc import Collection
 from datetime import UTC, datetime
 
 import msgspec
 import pytest
 from starlette.testclient import TestClient
-from tests.server.site import C, MemoryScheduler, bearer, node_token, sent
+from tests.server.site import C, Clock, MemoryScheduler, application, bearer, node_token, sent
 
-from komainu.core.names import NodeKey
+from komainu.core.names import NodeKey, NodeName
 from komainu.core.node import NodeVerdict
 from komainu.core.observation import Component, Finding
 from komainu.core.situation import NodeSituation
@@ -251,6 +252,26 @@ def test_when_the_guard_trips_healthy_nodes_hear_of_it_with_their_next_heartbeat
     assert kinds == [["policy", "hold"], ["policy", "hold"], ["policy", "advise-only"]]
     reply = sent(client, _batch(node="n3", seen=1), tokens[3])
     assert [order["kind"] for order in reply["orders"]] == ["advise-only"]  # type: ignore[index]
+
+
+def test_a_fault_of_our_own_ends_no_loop(
+    store: SqlStore, scheduler: MemoryScheduler, clock: Clock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store.mirror(C, list(scheduler.known.values()), [], clock.now())
+    real = scheduler.drain
+    failures: list[str] = []
+
+    async def drain(nodes: Collection[NodeName], reason: str) -> None:
+        if not failures:
+            failures.append(reason)
+            raise ZeroDivisionError
+        await real(nodes, reason)
+
+    monkeypatch.setattr(scheduler, "drain", drain)
+    with TestClient(application(store, scheduler, clock, poll_s=1)) as client:
+        sent(client, _batch(_finding()), node_token(client, store))
+        _until("the node is drained by the next round", lambda: scheduler.drains == ["n0"])
+    assert len(failures) == 1
 
 
 def _outcomes(store: SqlStore) -> list[str]:
