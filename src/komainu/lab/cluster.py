@@ -56,7 +56,7 @@ class LabShape(msgspec.Struct, frozen=True, kw_only=True):
     repair_s: tuple[float, float] = (75.0, 150.0)
     """Shortest and longest repair, real seconds."""
     bench_test_s: float = 20.0
-    """Between repair and release, real seconds: longer than the agent takes to look again."""
+    """Between repair and release, real seconds: longer than the agent takes to look again (15 s)."""
     crash_every_s: float = 90.0
     """How often a user's program crashes on a GPU, real seconds."""
 
