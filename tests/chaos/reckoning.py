@@ -222,3 +222,40 @@ def crashed(site: Site) -> list[str]:
     """Logs of server and agents that hold an error nobody foresaw."""
     logs = sorted((site.root / "log").glob("*.out"))
     return [one.name for one in logs if "Traceback" in one.read_text("utf-8", "replace")]
+
+
+class Left(msgspec.Struct, frozen=True):
+    """All of it, read when things have come to rest."""
+
+    found: Found
+    happened: list[Happened]
+    done_twice: list[str]
+    orders: dict[str, list[int]]
+    acknowledged: dict[str, tuple[int, int]]
+    condemned: dict[str, set[str]]
+    kept: dict[str, Kept]
+    said: list[Said]
+    feed_gaps: int
+    tripped: int
+    refused: int
+
+    @property
+    def taken_out(self) -> int:
+        return sum(one.action in TAKES_OUT for one in self.happened)
+
+
+def reckon(site: Site) -> Left:
+    with database(site) as db:
+        return Left(
+            found=findings(db),
+            happened=decisions(db),
+            done_twice=done_twice(db),
+            orders=orders(db),
+            acknowledged=acknowledged(db),
+            condemned=condemned(db),
+            kept={name: kept(site.home(name) / "state") for name in site.names},
+            said=slurm_said(site),
+            feed_gaps=gaps_in_feed(db),
+            tripped=times_tripped(db),
+            refused=refusals(db),
+        )

@@ -37,7 +37,7 @@ max_in_window = 1000
 window_s = 5
 """
 SETTLE_S = 120.0
-pytestmark = [pytest.mark.slurm, pytest.mark.chaos, pytest.mark.timeout(360 + 8 * KILLS)]
+pytestmark = [pytest.mark.slurm, pytest.mark.chaos]
 
 
 @pytest.fixture
@@ -89,10 +89,10 @@ def _held_jobs(site: Site) -> list[str]:
     return [job for job, _, why in (line.partition(" ") for line in shown) if HELD_BY_PROLOG in why]
 
 
-def _unsettled(site: Site, expected: Counter[tuple[str, int, str]]) -> list[str]:
+def _unsettled(site: Site, due: Counter[tuple[str, int, str]]) -> list[str]:
     """What has not come to rest yet, in words."""
     with reckoning.database(site) as db:
-        missing = (expected - reckoning.findings(db)).total()
+        missing = (due - reckoning.findings(db)).total()
         to_do = reckoning.to_do(db)
         behind = {n: had for n, had in reckoning.acknowledged(db).items() if had[0] != had[1]}
     held = _held_jobs(site)
@@ -104,15 +104,15 @@ def _unsettled(site: Site, expected: Counter[tuple[str, int, str]]) -> list[str]
     ]
 
 
-def _settle(site: Site, expected: Counter[tuple[str, int, str]]) -> None:
+def _settle(site: Site, due: Counter[tuple[str, int, str]]) -> None:
     end = time.monotonic() + SETTLE_S
-    while left := _unsettled(site, expected):
+    while left := _unsettled(site, due):
         if time.monotonic() > end:
             raise BedError(f"did not come to rest within {SETTLE_S:.0f} s: {'; '.join(left)}")
         time.sleep(0.5)
 
 
-def _expected(written: list[Written]) -> Counter[tuple[str, int, str]]:
+def _due(written: list[Written]) -> Counter[tuple[str, int, str]]:
     return Counter((one.node, one.seq, one.code) for one in written if one.code is not None)
 
 
@@ -142,85 +142,85 @@ def _give_everything_back(site: Site, storm: Storm) -> None:
     )
 
 
-def _print(table: dict[str, object]) -> None:
+def _print_table(
+    storm: Storm, due: Counter[tuple[str, int, str]], left: reckoning.Left, killed: Counter[str]
+) -> None:
+    found, happened = left.found, left.happened
+    table: dict[str, object] = {
+        "kills": f"{killed.total()} ({', '.join(f'{n} {what}' for what, n in sorted(killed.items()))})",
+        "lines written": len(storm.written),
+        "findings due / found": f"{due.total()} / {found.total()}",
+        "lost / doubled": f"{(due - found).total()} / {(found - due).total()}",
+        "nodes taken out / given back": f"{left.taken_out} / {len(happened) - left.taken_out}",
+        "what came of it": dict(Counter(f"{one.action} {one.result}" for one in happened)),
+        "out at once, decided / in Slurm / room": f"{reckoning.most_out(happened)} / "
+        f"{reckoning.most_out_in_slurm(left.said)} / {ROOM}",
+        "guard tripped": left.tripped,
+        "jobs submitted / refused by a gate": f"{len(storm.jobs)} / {left.refused}",
+        "reasons written again after a kill": reckoning.written_again(left.said).total(),
+        "drains by hand / releases asked": f"{storm.by_hand} / {storm.given_back}",
+        "orders": sum(map(len, left.orders.values())),
+    }
     width = max(map(len, table))
-    print()
-    for name, value in table.items():
-        print(f"  {name:<{width}}  {value}")
+    print("", *(f"  {name:<{width}}  {value}" for name, value in table.items()), sep="\n")
 
 
-# ── the test ─────────────────────────────────────────────────────────────────────────────────────
+# ── what must hold ───────────────────────────────────────────────────────────────────────────────
 
 
+def _no_node_was_drained_twice(left: reckoning.Left, server_kills: int) -> None:
+    assert not reckoning.taken_twice(left.happened)
+    assert not left.done_twice
+    # Killed between doing and noting, the server does it again under the same id: no other reason.
+    assert reckoning.written_again(left.said).total() <= server_kills
+
+
+def _nothing_of_others_was_touched(left: reckoning.Left, storm: Storm) -> None:
+    assert not reckoning.overwritten(left.said)
+    vendor = [one for one in left.said if one.node == storm.rma]
+    assert [one.value for one in vendor if one.what == "reason"] == [VENDOR]
+    assert [one.value for one in vendor if one.what == "state"] == ["DRAINED"]
+
+
+def _the_guard_was_kept(left: reckoning.Left) -> None:
+    assert left.tripped > 0
+    assert reckoning.most_out(left.happened) <= ROOM
+    assert reckoning.most_out_in_slurm(left.said) <= ROOM
+
+
+def _agents_and_server_agree(left: reckoning.Left, site: Site) -> None:
+    assert not left.feed_gaps
+    for name in site.names:
+        last, seen = left.acknowledged[name]
+        assert left.orders[name] == list(range(1, last + 1))
+        assert (seen, left.kept[name].orders_seen) == (last, last)
+        assert not left.kept[name].waiting
+        assert left.kept[name].active == left.condemned.get(name, set())
+
+
+@pytest.mark.timeout(360 + 8 * KILLS)
 def test_nothing_is_lost_or_done_twice_however_often_agents_and_server_are_killed(
     site: Site,
 ) -> None:
     chance = random.Random(SEED)
     killed: Counter[str] = Counter()
-    began = time.monotonic()
     with Storm(site, SEED) as storm:
         for _ in range(KILLS):
             killed[_kill_one_round(site, chance)] += 1
             storm.check()
     storm.check()
-    stormed_s = time.monotonic() - began
+    due = _due(storm.written)
+    _settle(site, due)
+    left = reckoning.reckon(site)
+    _print_table(storm, due, left, killed)
 
-    expected = _expected(storm.written)
-    _settle(site, expected)
-    settled_s = time.monotonic() - began - stormed_s
-
-    with reckoning.database(site) as db:
-        found = reckoning.findings(db)
-        happened = reckoning.decisions(db)
-        done_twice = reckoning.done_twice(db)
-        orders, acknowledged = reckoning.orders(db), reckoning.acknowledged(db)
-        condemned = reckoning.condemned(db)
-        feed_gaps, tripped = reckoning.gaps_in_feed(db), reckoning.times_tripped(db)
-        refused = reckoning.refusals(db)
-    said = reckoning.slurm_said(site)
-    kept = {name: reckoning.kept(site.home(name) / "state") for name in site.names}
-    most_out = reckoning.most_out(happened)
-    drains = [one for one in happened if one.action in reckoning.TAKES_OUT]
-    in_slurm = reckoning.most_out_in_slurm(said)
-    repeated = reckoning.written_again(said)
-    _print(
-        {
-            "kills": f"{killed.total()} ({', '.join(f'{n} {k}' for k, n in sorted(killed.items()))})",
-            "storm, then rest": f"{stormed_s:.0f} s, {settled_s:.0f} s",
-            "lines written": len(storm.written),
-            "findings due / found / lost / doubled": f"{expected.total()} / {found.total()} / "
-            f"{(expected - found).total()} / {(found - expected).total()}",
-            "nodes taken out / given back": f"{len(drains)} / {len(happened) - len(drains)}",
-            "results": dict(Counter(f"{one.action} {one.result}" for one in happened)),
-            "most out at once, decided / in Slurm / room": f"{most_out} / {in_slurm} / {ROOM}",
-            "guard tripped": tripped,
-            "gate refused / jobs submitted": f"{refused} / {len(storm.jobs)}",
-            "same reason written twice to Slurm": repeated.total(),
-            "hand drains / releases asked": f"{storm.by_hand} / {storm.given_back}",
-            "orders": sum(map(len, orders.values())),
-        }
-    )
-
-    assert expected.total() > KILLS
+    assert due.total() > KILLS
     assert storm.by_hand > 0
-    assert tripped > 0
-    assert found == expected
-    assert not reckoning.taken_twice(happened)
-    assert not done_twice
-    assert not reckoning.overwritten(said)
-    assert repeated.total() <= killed["server"] + killed["both"]
-    assert most_out <= ROOM
-    assert in_slurm <= ROOM
-    vendor = [one for one in said if one.node == storm.rma]
-    assert [one.value for one in vendor if one.what == "reason"] == [VENDOR]
-    assert len([one for one in vendor if one.what == "state"]) == 1
-    assert not feed_gaps
+    assert left.found == due
+    _no_node_was_drained_twice(left, killed["server"] + killed["both"])
+    _nothing_of_others_was_touched(left, storm)
+    _the_guard_was_kept(left)
+    _agents_and_server_agree(left, site)
     assert not _held_jobs(site)
-    for name in site.names:
-        last, seen = acknowledged[name]
-        assert orders[name] == list(range(1, last + 1))
-        assert (seen, kept[name].orders_seen) == (last, last)
-        assert not kept[name].waiting
-        assert kept[name].active == condemned.get(name, set())
     _give_everything_back(site, storm)
     assert not reckoning.crashed(site)
