@@ -27,6 +27,8 @@ class Row:
         self.allowed = allowed
         self.allowed_at = at
         self.undone = False
+        self.ends = False
+        """Whether it is a return that has ended a removal of ours."""
         self.final = False
         self.outcome: Outcome | None = None
 
@@ -97,6 +99,11 @@ class MemoryStore:
         rows = [r for r in rows if r.decision.action in REMOVALS and not r.undone]
         return rows[-1] if rows else None  # allowed last, whatever the clock said
 
+    def _returning(self, node: NodeName) -> bool:
+        """Whether a return that ends something of ours is decided and not yet done."""
+        ends = (r.ends for r in self.rows.values() if r.decision.node == node and not r.final)
+        return any(ends)
+
     def cluster_situation(
         self, cluster: ClusterName, now: datetime, window_s: int
     ) -> ClusterSituation:
@@ -105,7 +112,7 @@ class MemoryStore:
         return ClusterSituation(
             cluster=cluster,
             nodes_total=len(self.names),
-            out=frozenset(n for n in self.names if self._standing(n)),
+            out=frozenset(n for n in self.names if self._standing(n) or self._returning(n)),
             removed_at=tuple(sorted(r.allowed_at for r in removals if r.allowed_at > since)),
             tripped_at=self.tripped_at,
         )
@@ -158,8 +165,8 @@ class MemoryStore:
                 continue
             if row.decision.action in stale and not row.final:
                 row.end(Result.EXPIRED, now)
-            if resume and row.decision.action in REMOVALS:
-                row.undone = True
+            if resume and row.allowed and row.decision.action in REMOVALS and not row.undone:
+                row.undone = self.rows[decision.id].ends = True
 
     def to_do(self, cluster: ClusterName, now: datetime) -> Sequence[Decision]:
         return [r.decision for r in self.rows.values() if r.allowed and r.live(now)]

@@ -29,7 +29,7 @@ from tests.quarantine.memory_store import MemoryStore
 from tests.quarantine.model_slurm import ModelSlurm
 
 from komainu import flow
-from komainu.core.decision import Action, Decision, Outcome
+from komainu.core.decision import Decision, Outcome
 from komainu.core.gate import GateRecord, Why, record_data
 from komainu.core.names import JobId, NodeKey, NodeName
 from komainu.core.node import Phase
@@ -269,12 +269,7 @@ class Cluster(RuleBasedStateMachine):
         whole = self.store.cluster_situation(CLUSTER, self.clock.time, POLICY.guard.window_s)
         assert len(whole.out) <= ROOM
         holding = [n for n in self.nodes.values() if n.orders.hold is not None]
-        assert len(self.slurm.owned("komainu")) <= ROOM + len(self._returning()), holding
-
-    def _returning(self) -> set[NodeName]:
-        """Nodes whose return is decided and could not be carried out yet."""
-        due = self.store.to_do(CLUSTER, self.clock.time)
-        return {d.node for d in due if d.action is Action.RESUME}
+        assert len(self.slurm.owned("komainu")) <= ROOM, holding
 
     @invariant()
     def nothing_is_drained_twice(self) -> None:

@@ -87,7 +87,9 @@ def test_a_drain_stands_until_it_is_undone(store: SqlStore) -> None:
     store.remember(Thought(cluster=C, decisions=(_resume(),)), later(5))
     assert store.situation(KEY, NOW).standing is None
     assert store.situation(KEY, NOW).last_decision == "D-2"
-    assert store.cluster_situation(C, later(6), 600).out == frozenset()
+    assert store.cluster_situation(C, later(6), 600).out == {KEY.node}, "still out: not resumed yet"
+    store.note([outcome("D-2")])
+    assert store.cluster_situation(C, later(7), 600).out == frozenset()
 
 
 @pytest.mark.parametrize(

@@ -71,7 +71,8 @@ class ClusterSituation(msgspec.Struct, frozen=True, kw_only=True):
     out: frozenset[NodeName] = frozenset()
     """Nodes out now by our doing: every node with a standing decision (`NodeSituation.standing`),
     whatever has come of it. Its gate refuses jobs, so it is out even where the scheduler was not
-    reached in time or someone else's drain came first; and a second attempt needs no new room."""
+    reached in time or someone else's drain came first; and a second attempt needs no new room. And
+    every node whose return is decided and not yet done, since it still takes up its room."""
     removed_at: tuple[datetime, ...] = ()
     """Times of our removals within the guard's window, oldest first; releases do not erase them."""
     tripped_at: datetime | None = None

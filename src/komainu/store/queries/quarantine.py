@@ -61,10 +61,21 @@ def standings(
 
 def count_against_guard(connection: Connection, cluster: ClusterName) -> frozenset[NodeName]:
     """Nodes with a decision that stands, whatever came of it: their gates hold even where the
-    scheduler could not be reached, or someone else has the node out.
+    scheduler could not be reached, or someone else has the node out. And nodes whose return is
+    decided and not yet done: they are still out, so their room is not free.
     """
-    query = select(decisions.c.node).where(decisions.c.cluster == cluster, _NOT_UNDONE).distinct()
-    return frozenset(connection.execute(query).scalars())
+    returning = select(decisions.c.id).where(
+        decisions.c.cluster == cluster,
+        decisions.c.action == Action.RESUME.value,
+        decisions.c.final.is_(False),
+    )
+    query = select(decisions.c.node).where(
+        decisions.c.cluster == cluster,
+        decisions.c.action.in_(TAKES_OUT),
+        decisions.c.allowed.is_(True),
+        or_(decisions.c.undone_by.is_(None), decisions.c.undone_by.in_(returning)),
+    )
+    return frozenset(connection.execute(query.distinct()).scalars())
 
 
 def standing(connection: Connection, key: NodeKey) -> tuple[Decision | None, Outcome | None]:
