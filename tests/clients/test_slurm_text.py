@@ -47,7 +47,8 @@ def test_a_drain_that_slurm_made_of_a_failed_prolog_is_told_apart() -> None:
     assert nodes["n5"].gate_made
     assert nodes["n5"].reason == "Prolog error"
     assert nodes["n5"].reason_by == "root"
-    assert nodes["n7"].gate_made
+    assert nodes["n7"].reason == "Epilog error"
+    assert not nodes["n7"].gate_made
     assert not nodes["n2"].gate_made
 
 

@@ -113,6 +113,23 @@ async def test_a_persons_drain_outlives_our_release(ground: Ground) -> None:
     assert (await node_of(ground, N1)).reason == "swapping a DIMM"
 
 
+async def test_a_failed_epilog_is_the_sites_own_and_stays_whatever_our_gate_refused(
+    ground: Ground,
+) -> None:
+    centre = Centre(ground)
+    ground.fail_hook("epilog", N1)
+    ground.submit("ends badly", on=(N1,), seconds=1)
+    await until_drained(ground, N1)
+    assert (await node_of(ground, N1)).reason == "Epilog error"
+    centre.hear(N1, JobId("999"))
+    await centre.turn()
+    assert (await node_of(ground, N1)).reason == "Epilog error"
+    seen = centre.store.situation(NodeKey(CLUSTER, N1), NOW)
+    centre.store.remember(decide.release(seen, guarded(2), "ann", "it is fine", NOW), NOW)
+    assert Result.FOREIGN in await centre.turn()
+    assert (await node_of(ground, N1)).reason == "Epilog error"
+
+
 async def test_of_four_nodes_condemned_at_once_two_go_and_no_job_stays_held(
     ground: Ground,
 ) -> None:

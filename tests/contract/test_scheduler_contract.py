@@ -159,7 +159,7 @@ async def test_a_failed_epilog_drains_the_node_and_lets_the_job_stand(ground: Gr
     await until_state(ground, job, "COMPLETED")
     await until_drained(ground, N1)
     node = await node_of(ground, N1)
-    assert node.gate_made
+    assert not node.gate_made
     assert node.reason == "Epilog error"
 
 

@@ -65,6 +65,15 @@ async def test_a_prolog_error_is_touched_only_where_the_decision_says_it_is_ours
     assert not slurm.shown[N2].drained
 
 
+@pytest.mark.parametrize("action", [Action.RESUME, Action.ADOPT])
+async def test_an_epilog_error_is_never_ours_since_our_epilog_does_not_fail(
+    slurm: ModelSlurm, action: Action
+) -> None:
+    slurm.drain_by("site", N1, "Epilog error")
+    assert (await one(slurm, decision(action=action, job=JOB))).result is Result.FOREIGN
+    assert slurm.shown[N1].reason == "Epilog error"
+
+
 async def test_a_drain_that_is_gone_is_not_adopted(slurm: ModelSlurm) -> None:
     said = await one(slurm, decision(action=Action.ADOPT, job=JOB))
     assert said.result is Result.FOREIGN

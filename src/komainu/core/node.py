@@ -96,8 +96,10 @@ class SchedulerNode(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def gate_made(self) -> bool:
-        """Whether Slurm itself set it because a prolog or epilog failed."""
-        return self.drained and self.reason.strip().lower() in {"prolog error", "epilog error"}
+        """Whether Slurm itself set it because a prolog failed, as ours does to refuse a job. A failed
+        epilog is never ours, which always succeeds: it is the site's own, and left alone.
+        """
+        return self.drained and self.reason.strip().lower() == "prolog error"
 
 
 class SchedulerJob(msgspec.Struct, frozen=True, kw_only=True):

@@ -4,7 +4,7 @@ When our prolog refuses a job, Slurm drains the node itself ("Prolog error") and
 held. The drain becomes ours (ADOPT, counted by the guard), or is undone where the guard has no room
 or nothing speaks against the node any more; the innocent job is released, once per refusal. A drain
 a person made is left alone, and so is a "Prolog error" of which no refusal of ours is known: the
-site's own prolog may have failed.
+site's own prolog may have failed. An "Epilog error" is never ours: our epilog always succeeds.
 """
 
 from __future__ import annotations
@@ -25,13 +25,12 @@ PATIENCE = timedelta(minutes=10)
 """How long after a refusal Slurm may still show its job held: it first ends the job on its other
 nodes (KillWait, epilogs). A job started by srun is never held, it fails."""
 _OF_A_FAULT = frozenset({Why.FAULT, Why.CONFIRM_TIMEOUT})
-_PROLOG_ERROR = "prolog error"
 
 
 def behind_the_drain(situation: NodeSituation) -> Refusal | None:
     """The first refusal of ours that explains the drain Slurm shows; None when none does."""
     node = situation.scheduler
-    if node is None or not node.gate_made or node.reason.strip().lower() != _PROLOG_ERROR:
+    if node is None or not node.gate_made:
         return None
     ours = (r for r in situation.refusals if r.record.where == "prolog")
     return min(ours, key=lambda r: (r.at, r.observation), default=None)
