@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from datetime import timedelta
+
 import pytest
 from tests.quarantine.cases import N1, NOW, decision, finding, refusal, shows, situation, whole
 
@@ -30,6 +32,21 @@ def test_a_hold_beyond_the_guards_room_is_held_back_unless_forced() -> None:
     assert thought.orders == ()
     forced = hold(situation(), full, POLICY, "ann", "smoke", NOW, force=True)
     assert len(forced.decisions) == 1
+
+
+def test_while_the_guard_is_tripped_a_persons_hold_waits_too_unless_forced() -> None:
+    shut = whole(tripped_at=NOW)
+    thought = hold(situation(), shut, POLICY, "ann", "smoke", NOW)
+    assert thought.decisions == thought.orders == ()
+    assert thought.held[0].limit.startswith("the guard tripped at 2026-11-30 03:00:00 UTC")
+    assert hold(situation(), shut, POLICY, "ann", "smoke", NOW, force=True).decisions
+    later = NOW + timedelta(seconds=POLICY.guard.window_s)
+    assert hold(situation(), shut, POLICY, "ann", "smoke", later).decisions
+
+
+def test_a_node_that_takes_up_room_already_is_held_while_the_guard_is_tripped() -> None:
+    returning = whole(N1, tripped_at=NOW)
+    assert hold(situation(), returning, POLICY, "ann", "smoke", NOW).decisions
 
 
 def test_a_dry_run_and_the_act_are_the_same_thought() -> None:

@@ -161,8 +161,8 @@ def hold_text(situation: NodeSituation, thought: Thought) -> str:
     key, scheduler = situation.key, situation.scheduler
     if thought.held:
         return (
-            f"{key} is not held: the guard has no room ({thought.held[0].limit}). Release a node, "
-            "wait for the window to pass, or let an admin force it."
+            f"{key} is not held: the guard has no room for it ({thought.held[0].limit}). Release a "
+            "node, wait for the window to pass, or let an admin force it."
         )
     if not thought.decisions:
         standing = situation.standing

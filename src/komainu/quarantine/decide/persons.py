@@ -1,7 +1,8 @@
 """What a person asks for: hold a node, or give it back.
 
-The same thought is made for the dry run and for the act. A hold asks the guard for room like any
-removal, unless an admin forces it (the caller checks who may); a release always passes.
+The same thought is made for the dry run and for the act. A hold is a removal like any other: it
+asks the guard for room, and waits while the guard is tripped, unless an admin forces it (the caller
+checks who may). A release always passes.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ from datetime import datetime
 from komainu.core.decision import Action, Decision
 from komainu.core.errors import InputError
 from komainu.core.names import JobId
-from komainu.core.policy import Policy
+from komainu.core.policy import GuardPolicy, Policy
 from komainu.core.situation import (
     ClusterSituation,
     Held,
@@ -20,7 +21,7 @@ from komainu.core.situation import (
     Thought,
 )
 from komainu.quarantine.decide.adopt import behind_the_drain, jobs_to_release
-from komainu.quarantine.decide.guard import tally
+from komainu.quarantine.decide.guard import latched, tally
 from komainu.quarantine.decide.nodes import next_id
 from komainu.quarantine.decide.orders import orders_for, release_order
 from komainu.quarantine.decide.words import plain
@@ -39,7 +40,7 @@ def hold(  # noqa: PLR0917  a fixed seam between rooms
     """Keep the next job off the node because a person says so.
 
     An empty thought: our own decision already keeps it out. A thought with `held`: the guard has no
-    room; tell the person, remember nothing, and let an admin force it.
+    room or is tripped; tell the person, remember nothing, and let an admin force it.
     """
     if situation.standing is not None:
         return Thought()
@@ -57,7 +58,7 @@ def hold(  # noqa: PLR0917  a fixed seam between rooms
         expires=now + policy.expires_after,
         undo=Action.RESUME,
     )
-    limit = None if force else tally(whole, policy.guard, now).met(policy.guard)
+    limit = None if force else _shut(whole, policy.guard, now)
     if limit is not None and situation.node not in whole.out:
         return Thought(held=(Held(decision=decision, limit=limit),))
     return Thought(
@@ -96,6 +97,11 @@ def release(
         released=closed,
         dropped=held_back_ids(situation),
     )
+
+
+def _shut(whole: ClusterSituation, guard: GuardPolicy, now: datetime) -> str | None:
+    """What stands against one more removal; None when nothing does."""
+    return latched(whole, guard, now) or tally(whole, guard, now).met(guard)
 
 
 def held_back_ids(situation: NodeSituation) -> tuple[str, ...]:
