@@ -95,7 +95,7 @@ class KernelLog(Protocol):
 
     async def previous_boot(self) -> Sequence[str]:
         """The last kernel lines of the boot before this one, oldest first (journald or pstore);
-        empty when neither kept any.
+        empty when neither kept any. Raises OutsideError when what they keep cannot be read.
         """
         ...
 
@@ -298,12 +298,13 @@ class Desk(Protocol):
     @property
     def ledger(self) -> Ledger: ...
 
-    @property
-    def policy(self) -> Policy: ...
+    def policy_of(self, cluster: ClusterName) -> Policy:
+        """What decides in that cluster: the site's policy, advise-only where it is watched only."""
+        ...
 
     @property
     def node_policy(self) -> NodePolicy:
-        """The node's part of `policy`, made once."""
+        """How the site's policy grades findings, made once: the same in every cluster."""
         ...
 
     @property

@@ -83,6 +83,7 @@ class FakeKernel:
         self._clock, self._boot_id = clock, boot_id
         self.records: list[KernelRecord] = []
         self.previous: list[str] = []
+        self.previous_unreadable = ""
         self.next_seq = 0
         self.unreadable = ""
         self.promised: int | None = None
@@ -126,6 +127,8 @@ class FakeKernel:
         return newest if self.promised is None else self.promised
 
     async def previous_boot(self) -> Sequence[str]:
+        if self.previous_unreadable:
+            raise OutsideError(self.previous_unreadable)
         return self.previous
 
 

@@ -169,6 +169,40 @@ async def test_the_last_boots_lines_keep_their_distance_in_time(bed: Bed) -> Non
     assert at["0000:43:00"] == at["0000:42:00"]
 
 
+async def test_a_last_boot_that_cannot_be_read_is_unknown_and_tried_again(bed: Bed) -> None:
+    await bed.started()
+    await bed.stop()
+    bed.kernel = FakeKernel(bed.clock, NEXT_BOOT)
+    bed.kernel.previous_unreadable = "the journal is damaged"
+    await bed.started()
+    assert bed.verdict.checks["previous-boot"] is Verdict.UNKNOWN
+    await until(lambda: "try 1 of 10: the journal is damaged" in bed.verdict.message)
+    bed.kernel.previous_unreadable, bed.kernel.previous = "", [f"[ 9000.000000] {XID_79}"]
+    await bed.clock.forward(60)
+    await until(lambda: bed.server.codes == ["GPU-XID-79"])
+    assert "previous-boot" not in bed.verdict.checks
+
+
+async def test_after_ten_tries_a_finding_says_so_until_a_person_releases_it(bed: Bed) -> None:
+    await bed.started()
+    await bed.stop()
+    bed.kernel = FakeKernel(bed.clock, NEXT_BOOT)
+    bed.kernel.previous_unreadable = "the journal is damaged"
+    await bed.started()
+    for _ in range(9):
+        assert bed.server.codes == []
+        await bed.clock.forward(60)
+    await until(lambda: bed.server.codes == ["HOST-KMSG-PREVIOUS-BOOT"])
+    await bed.becomes("UNKNOWN/settled")
+    assert "previous-boot" not in bed.verdict.checks
+    await bed.stop()
+    await bed.started()
+    assert bed.word == "UNKNOWN/settled"
+    bed.server.order(OrderKind.RELEASE, findings=tuple(bed.server.findings))
+    await bed.becomes("OK/settled")
+    assert len(bed.server.sendings) == 1
+
+
 async def test_a_hold_refuses_and_a_release_by_id_admits_again(bed: Bed) -> None:
     await bed.started()
     bed.kernel.write(XID_79)

@@ -6,15 +6,21 @@ import json
 import time
 from pathlib import Path
 
+import pytest
+
 from komainu.clients.journal import previous_boot_lines
+from komainu.core.errors import OutsideError
 
 
-def _journalctl(folder: Path, *entries: dict[str, object], exit_: int = 0, wait_s: int = 0) -> str:
+def _journalctl(
+    folder: Path, *entries: dict[str, object], exit_: int = 0, wait_s: int = 0, says: str = ""
+) -> str:
     answer = folder / "answer"
     answer.write_text("".join(json.dumps(entry) + "\n" for entry in entries) + "not json\n")
     script = folder / "journalctl"
     script.write_text(
-        f'#!/bin/sh\necho "$@" > {folder}/asked\nsleep {wait_s}\ncat {answer}\nexit {exit_}\n'
+        f'#!/bin/sh\necho "$@" > {folder}/asked\nsleep {wait_s}\ncat {answer}\n'
+        f'echo "{says}" >&2\nexit {exit_}\n'
     )
     script.chmod(0o755)
     return str(script)
@@ -55,13 +61,49 @@ def test_without_a_journal_a_panic_dump_is_read(tmp_path: Path) -> None:
     assert found == ["[   10.000001] older", "[   10.000003] newer"]
 
 
-def test_nothing_kept_is_nothing(tmp_path: Path) -> None:
-    journalctl = _journalctl(tmp_path, _entry("x"), exit_=1)
+@pytest.mark.parametrize(
+    "said",
+    [
+        "Data from the specified boot (-1) is not available: No such boot ID in journal",
+        "No journal boot entry found for the specified boot (-1).",
+        "No journal files were found.",
+    ],
+)
+def test_nothing_kept_is_nothing(tmp_path: Path, said: str) -> None:
+    journalctl = _journalctl(tmp_path, _entry("x"), exit_=1, says=said)
     assert previous_boot_lines(journalctl=journalctl, pstore=tmp_path / "none") == []
 
 
-def test_a_journal_that_hangs_is_given_up(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    "said", ["", "Data from the specified boot (-1) is not available: Input/output error"]
+)
+def test_a_journal_that_fails_is_not_an_empty_one(tmp_path: Path, said: str) -> None:
+    journalctl = _journalctl(tmp_path, _entry("x"), exit_=1, says=said)
+    with pytest.raises(OutsideError, match="ended with 1"):
+        previous_boot_lines(journalctl=journalctl, pstore=tmp_path / "none")
+
+
+def test_a_journal_that_hangs_is_given_up_and_said(tmp_path: Path) -> None:
     began = time.monotonic()
     journalctl = _journalctl(tmp_path, _entry("x"), wait_s=5)
-    assert previous_boot_lines(journalctl=journalctl, pstore=tmp_path, timeout_s=0.2) == []
+    with pytest.raises(OutsideError, match="did not answer within"):
+        previous_boot_lines(journalctl=journalctl, pstore=tmp_path, timeout_s=0.2)
     assert time.monotonic() - began < 3
+
+
+def test_a_journalctl_that_cannot_be_run_is_said(tmp_path: Path) -> None:
+    (tmp_path / "journalctl").write_text("no program")
+    with pytest.raises(OutsideError, match="cannot be read"):
+        previous_boot_lines(journalctl=str(tmp_path / "journalctl"), pstore=tmp_path)
+
+
+def test_a_panic_dump_stands_in_for_a_journal_that_fails(tmp_path: Path) -> None:
+    (tmp_path / "dmesg-efi-1").write_text("Panic#1 Part1\n<4>[   10.000003] last words\n")
+    found = previous_boot_lines(journalctl=_journalctl(tmp_path, exit_=1), pstore=tmp_path)
+    assert found == ["[   10.000003] last words"]
+
+
+def test_a_panic_dump_that_cannot_be_read_is_said(tmp_path: Path) -> None:
+    (tmp_path / "dmesg-efi-1").mkdir()
+    with pytest.raises(OutsideError, match="Is a directory"):
+        previous_boot_lines(journalctl=str(tmp_path / "none"), pstore=tmp_path)

@@ -400,6 +400,12 @@ def test_an_unreadable_log_is_one_too_and_a_readable_one_is_not() -> None:
     assert about(ObservationKind.KERNEL_SOURCE, readable=True) == []
 
 
+def test_a_boot_before_that_nobody_could_read_is_a_finding_of_its_own() -> None:
+    (finding,) = about(ObservationKind.KERNEL_SOURCE, readable=False, boot="previous", why="<b>")
+    assert (finding.code, finding.verdict) == ("HOST-KMSG-PREVIOUS-BOOT", Verdict.UNKNOWN)
+    assert "<b>" not in finding.summary
+
+
 def test_other_observations_say_nothing_here() -> None:
     assert about(ObservationKind.GATE, where="prolog") == []
 

@@ -27,6 +27,7 @@ from komainu.agent.follow import Follower
 from komainu.agent.gate import GateFollower
 from komainu.agent.look import Looker
 from komainu.agent.node import Cursor, Node, Place
+from komainu.agent.previous_boot import PREVIOUS_BOOT, PreviousBoot
 from komainu.agent.ship import Shipper
 from komainu.config import AgentConfig
 from komainu.core.errors import ConfigError, ServerError, StorageError
@@ -158,7 +159,7 @@ class Agent:
             "copy": lambda: _copy(node),
             "sync": lambda: _sync(node.disk),
             "follow": follower.run,
-            "previous-boot": follower.read_previous_boot,
+            PREVIOUS_BOOT: PreviousBoot(node, ports.kernel, ports.clock).run,
             "look": looker.run,
             "gate": GateFollower(node, looker, ports.clock, config.run_dir).run,
         }

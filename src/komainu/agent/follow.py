@@ -7,7 +7,6 @@ lines and a single line none of the wait. Losses the kernel reports become obser
 from __future__ import annotations
 
 import asyncio
-import re
 from collections import deque
 from collections.abc import AsyncIterator, Sequence
 from datetime import datetime, timedelta
@@ -18,7 +17,7 @@ from komainu.core.errors import OutsideError
 from komainu.core.names import stable_id
 from komainu.core.observation import Observation, ObservationKind
 from komainu.core.verdict import Verdict
-from komainu.health.collect import observation_of, observation_of_previous
+from komainu.health.collect import observation_of
 from komainu.ports import Clock, KernelGap, KernelLog, KernelRecord
 
 AT_ONCE = 256
@@ -26,10 +25,6 @@ AT_ONCE = 256
 WAITING_MAX = 1024
 RETRY_S = 5.0
 FIRST = KernelRecord(0, 0, 0, 6, "NVRM: Xid (PCI:0000:00:00): 79, none")
-PREVIOUS_BOOT = "previous-boot"
-_NO_STAMP = 1 << 62
-PREVIOUS_TIMEOUT_S = 30.0
-_STAMP = re.compile(r"\[ *(\d{1,10})\.(\d{6})\]")
 
 
 class Follower:
@@ -59,37 +54,6 @@ class Follower:
         passed = asyncio.get_running_loop().create_future()
         self._until.append((seq, passed))
         await passed
-
-    async def read_previous_boot(self) -> None:
-        """Judge the last lines of the boot before, once, when this is a new boot: those the cursor
-        of that boot had not passed. Runs beside following; until it is done the verdict says so.
-        """
-        old = self._node.previous
-        if not old.boot_id:
-            return
-        self._node.see({PREVIOUS_BOOT: Look(Verdict.UNKNOWN, "its last lines are being read")})
-        try:
-            async with asyncio.timeout(PREVIOUS_TIMEOUT_S):
-                lines = await self._kernel.previous_boot()
-        except TimeoutError:
-            lines = ()
-            self._node.log.warning("previous_boot_unread", waited_s=PREVIOUS_TIMEOUT_S)
-        missed = [line for line in lines if _stamp_us(line) > old.mono_us]
-        # When that boot ended is not known; how far apart its lines were is, and rules go by that.
-        now = self._clock.now()
-        last = max((at for at in map(_stamp_us, missed) if at < _NO_STAMP), default=0)
-        found = (
-            observation_of_previous(
-                line,
-                key=self._node.key,
-                boot_id_hint=old.boot_id,
-                at=now - timedelta(microseconds=max(0, last - _stamp_us(line))),
-            )
-            for line in missed
-        )
-        self._node.learn([one for one in found if one is not None], previous=Cursor())
-        self._node.log.info("previous_boot_read", lines=len(lines), missed=len(missed))
-        self._node.see({PREVIOUS_BOOT: None})
 
     async def _follow(self) -> None:
         self._caught_up = False
@@ -214,9 +178,3 @@ async def _feed(
         while len(inbox) >= WAITING_MAX:
             room.clear()
             await room.wait()
-
-
-def _stamp_us(line: str) -> int:
-    """The kernel's own stamp at the front of a line; a line without one counts as missed."""
-    stamp = _STAMP.match(line)
-    return int(stamp[1]) * 1_000_000 + int(stamp[2]) if stamp else _NO_STAMP

@@ -9,6 +9,7 @@ before the reboot can be told from what it missed.
 from __future__ import annotations
 
 import itertools
+import os
 import re
 import subprocess
 from collections.abc import Iterable, Iterator, Sequence
@@ -17,11 +18,17 @@ from typing import Any
 
 import msgspec
 
+from komainu.core.errors import OutsideError
+
 LINES_MAX = 5000
 """A whole default ring holds about so many."""
 BYTES_MAX = 8 << 20
 TIMEOUT_S = 20.0
 """A journal on a failing disk may take forever; the check of this boot matters more."""
+_NOTHING_KEPT = re.compile(
+    r"No such boot ID|No journal (?:files|boot entry)|no persistent journal|No data available"
+)
+"""How journalctl of systemd 247 to 257 says, with a status of 1, that it has nothing of that boot."""
 PSTORE = Path("/sys/fs/pstore")
 _PSTORE_LINE = re.compile(r"(?:<(\d+)>)?(\[ *\d+\.\d{6}\](?:\[[^\]]*\])? .*)")
 
@@ -29,8 +36,18 @@ _PSTORE_LINE = re.compile(r"(?:<(\d+)>)?(\[ *\d+\.\d{6}\](?:\[[^\]]*\])? .*)")
 def previous_boot_lines(
     *, journalctl: str = "journalctl", pstore: Path = PSTORE, timeout_s: float = TIMEOUT_S
 ) -> Sequence[str]:
-    """Kernel lines of the previous boot, oldest first; empty when nothing kept any. Blocking."""
-    return _from_journal(journalctl, timeout_s) or _from_pstore(pstore)
+    """Kernel lines of the previous boot, oldest first; empty when nothing kept any. Blocking.
+
+    Raises OutsideError when there may be some and they cannot be read. A panic's dump ends with the
+    last thing that boot said, so where there is one it stands in for a journal that fails.
+    """
+    try:
+        lines = _from_journal(journalctl, timeout_s)
+    except OutsideError:
+        lines = _from_pstore(pstore)
+        if not lines:
+            raise
+    return lines or _from_pstore(pstore)
 
 
 def _from_journal(journalctl: str, timeout_s: float) -> list[str]:
@@ -39,11 +56,31 @@ def _from_journal(journalctl: str, timeout_s: float) -> list[str]:
         "-n", str(LINES_MAX), "_TRANSPORT=kernel",
     ]  # fmt: skip
     try:
-        done = subprocess.run(command, capture_output=True, timeout=timeout_s, check=False)
-    except (OSError, subprocess.TimeoutExpired):
+        done = subprocess.run(
+            command,
+            capture_output=True,
+            timeout=timeout_s,
+            check=False,
+            env={**os.environ, "LC_ALL": "C"},
+        )
+    except FileNotFoundError:
+        return []  # no journald here: nothing kept by it
+    except subprocess.TimeoutExpired:
+        raise _unread(f"{journalctl} did not answer within {timeout_s} s") from None
+    except OSError as error:
+        raise _unread(f"{journalctl}: {error.strerror}") from error
+    if done.returncode == 0:
+        return list(_journal_lines(done.stdout[-BYTES_MAX:].splitlines()))
+    said = done.stderr.decode("utf-8", "replace").strip()
+    if _NOTHING_KEPT.search(said):
         return []
-    return (
-        list(_journal_lines(done.stdout[-BYTES_MAX:].splitlines())) if not done.returncode else []
+    raise _unread(f"{journalctl} ended with {done.returncode}: {said[:300]!a}")
+
+
+def _unread(what: str) -> OutsideError:
+    return OutsideError(
+        f"kernel log of the boot before cannot be read: {what}; expected its lines, or that none "
+        f"are kept. Try `journalctl -b -1 -k` by hand."
     )
 
 
@@ -73,8 +110,8 @@ def _from_pstore(folder: Path) -> list[str]:
     try:
         parts = sorted(folder.glob("dmesg-*"), reverse=True)
         texts = [part.read_bytes()[:BYTES_MAX].decode("utf-8", "replace") for part in parts[:64]]
-    except OSError:
-        return []
+    except OSError as error:
+        raise _unread(f"{folder}: {error.strerror}") from error
     found = (_PSTORE_LINE.fullmatch(line) for text in texts for line in text.splitlines())
     kernel = (match[2] for match in found if match and int(match[1] or 0) >> 3 == 0)
     return list(itertools.islice(kernel, LINES_MAX))

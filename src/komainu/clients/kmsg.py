@@ -221,6 +221,11 @@ class KmsgFile:
             text = self._beside(".previous").read_text("utf-8", "replace")
         except FileNotFoundError:
             return ()
+        except OSError as error:
+            raise OutsideError(
+                f"kernel log file {self._path}.previous cannot be read: {error.strerror}. Check its "
+                f"owner and mode, or remove it."
+            ) from error
         return text.splitlines()
 
     def _beside(self, suffix: str) -> Path:

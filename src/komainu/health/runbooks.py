@@ -79,6 +79,11 @@ OTHER_FINDINGS = {
         "watch",
         "show the node UNKNOWN",
     ),
+    "HOST-KMSG-PREVIOUS-BOOT": (
+        "after a reboot, the last lines of the boot before could not be read",
+        "watch",
+        "show the node UNKNOWN",
+    ),
     "HOST-KMSG-UNREADABLE": ("the kernel log cannot be read", "watch", "show the node UNKNOWN"),
     "GPU-MISSING": (
         "a GPU this node has been seen with is no longer there",

@@ -284,6 +284,9 @@ def _about_the_log(seen: Observation) -> Finding | None:
         )
     elif seen.kind is ObservationKind.KERNEL_SOURCE and seen.data.get("readable") is False:
         code, summary = "HOST-KMSG-UNREADABLE", "the kernel log cannot be read: faults go unseen"
+        if seen.data.get("boot") == "previous":
+            code = "HOST-KMSG-PREVIOUS-BOOT"
+            summary = "the last kernel lines of the boot before could not be read"
     else:
         return None
     return Finding(
