@@ -8,6 +8,8 @@ import pytest
 from starlette.testclient import TestClient
 from tests.server.site import C, MemoryScheduler, bearer, node_token, sent
 
+from komainu.core.decision import OrderKind
+from komainu.core.names import ClusterName, NodeKey, NodeName
 from komainu.core.node import NodeVerdict
 from komainu.core.observation import Component, Finding
 from komainu.core.verdict import FaultClass, Severity, Verdict
@@ -21,12 +23,14 @@ ACT = bearer("operator")
 _SEVERITY = {"GPU-XID-79": Severity.FATAL, "NIC-OPTIC-EVENT": Severity.INFO}
 
 
-def _report(client: TestClient, store: SqlStore, *codes: str, node: str = "n0") -> None:
+def _report(
+    client: TestClient, store: SqlStore, *codes: str, node: str = "n0", cluster: str = C
+) -> None:
     now = datetime.now(UTC)
     findings = [
         Finding(
             id=f"F-{node}-{code}",
-            cluster=C,
+            cluster=ClusterName(cluster),
             node=node,  # type: ignore[arg-type]
             code=code,
             component=Component("gpu", "0000:41:00"),
@@ -40,7 +44,7 @@ def _report(client: TestClient, store: SqlStore, *codes: str, node: str = "n0") 
     gpus = tuple(GpuSeen(index=i, pci=f"00000000:4{i}:00.0", uuid=f"GPU-{i}") for i in range(8))
     batch = Batch(
         id="B",
-        cluster="c",
+        cluster=cluster,
         node=node,
         boot_id="b",
         agent_version="0.1",
@@ -49,7 +53,7 @@ def _report(client: TestClient, store: SqlStore, *codes: str, node: str = "n0") 
         verdict=NodeVerdict(verdict=Verdict.FAULT if "GPU-XID-79" in codes else Verdict.OK),
         hardware=Hardware(rack="r1", gpus=gpus),
     )
-    sent(client, batch, node_token(client, store, node))
+    sent(client, batch, node_token(client, store, node, cluster))
 
 
 def _get(client: TestClient, path: str, kind: type, **query: str):  # type: ignore[no-untyped-def]
@@ -152,6 +156,26 @@ def test_a_hold_beyond_the_guards_room_needs_an_admin(
     forced = _ask(client, "/nodes/c/n2/hold", role="admin", reason="why", force=True)
     assert forced.outcome is not None
     assert scheduler.known["n2"].drained  # type: ignore[index]
+
+
+def test_a_hold_in_a_cluster_that_is_only_watched_is_refused_and_nothing_is_told(
+    client: TestClient, store: SqlStore
+) -> None:
+    watched = NodeKey(ClusterName("watched"), NodeName("n0"))
+    _report(client, store, "GPU-XID-79", cluster="watched")
+    told = store.orders_after(watched, 0)
+    assert [order.value for order in told if order.kind is OrderKind.ADVISE_ONLY] == ["on"]
+    for body in ({"reason": "smoke"}, {"reason": "smoke", "dry_run": True}):
+        refused = client.post("/api/v1/nodes/watched/n0/hold", json=body, headers=ACT)
+        assert refused.status_code == 400
+        assert 'scheduler = "none"' in refused.json()["error"]["message"]
+    released = _ask(client, "/nodes/watched/n0/release", reason="repaired")
+    assert released.decision is not None
+    assert released.decision.policy_version == told[0].policy_version
+    assert OrderKind.HOLD not in {order.kind for order in store.orders_after(watched, 0)}
+    (_, cluster) = _get(client, "/clusters", list[ClusterView])
+    assert cluster.policy_version == told[0].policy_version
+    assert cluster.advise_only
 
 
 def test_a_release_leaves_the_drain_of_someone_else_and_says_so(

@@ -47,7 +47,8 @@ def _cluster(desk: Desk, record: ClusterRecord) -> ClusterView:
     for row in rows:
         counts[row.standing] = counts.get(row.standing, 0) + 1
     jobs = [job.state for job in desk.ledger.scheduler_jobs(record.cluster)]
-    guard = desk.policy.guard
+    policy = desk.policy_of(record.cluster)
+    guard = policy.guard
     whole = desk.ledger.cluster_situation(record.cluster, desk.now(), guard.window_s)
     return ClusterView(
         cluster=record.cluster,
@@ -56,8 +57,8 @@ def _cluster(desk: Desk, record: ClusterRecord) -> ClusterView:
         guard=guard_view(whole, guard),
         jobs_running=jobs.count("RUNNING"),
         jobs_pending=jobs.count("PENDING"),
-        policy_version=desk.policy.version,
-        advise_only=desk.policy.advise_only or record.cluster in desk.watched_only,
+        policy_version=policy.version,
+        advise_only=policy.advise_only,
         lab=desk.lab,
         scheduler_seen=record.scheduler_seen,
         scheduler_error=record.scheduler_error,
@@ -84,7 +85,7 @@ def nodes(desk: Desk, asked: Asked) -> list[NodeRow]:
 
 def node(desk: Desk, asked: Asked) -> NodeView:
     key = NodeKey(watched(desk, asked.path["cluster"]), node_name(asked.path["node"]))
-    ledger, now, policy = desk.ledger, desk.now(), desk.policy
+    ledger, now, policy = desk.ledger, desk.now(), desk.policy_of(key.cluster)
     record = ledger.node_record(key)
     if record is None:
         raise KeyError(f"node {key}")
@@ -151,7 +152,7 @@ def _row(
     seen = Seen(
         record=record, findings=tuple(findings), standing=standing, admitted=tuple(admitted)
     )
-    silence = timedelta(seconds=desk.policy.node_unseen_s)
+    silence = timedelta(seconds=desk.policy_of(record.cluster).node_unseen_s)
     return node_row(seen, desk.node_policy, silence, desk.now())
 
 

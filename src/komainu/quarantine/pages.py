@@ -40,11 +40,13 @@ async def hold(desk: Desk, asked: Asked) -> Answer:
             f"forcing a hold beyond the guard's room is for admins; {asked.person.name} is "
             f"{asked.person.role}. Ask without force, or ask an admin."
         )
+    if key.cluster in desk.watched_only:
+        raise _watched_only(key)
     shown = await desk.scheduler_node(key)
 
     def think() -> _Considered:
         situation, whole = _now(desk, key, shown)
-        now, policy = desk.now(), desk.policy
+        now, policy = desk.now(), desk.policy_of(key.cluster)
         thought = decide.hold(
             situation, whole, policy, asked.person.name, ask.reason, now, force=ask.force
         )
@@ -60,13 +62,21 @@ async def release(desk: Desk, asked: Asked) -> Answer:
 
     def think() -> _Considered:
         situation, whole = _now(desk, key, shown)
-        now, policy = desk.now(), desk.policy
+        now, policy = desk.now(), desk.policy_of(key.cluster)
         thought = decide.release(situation, policy, asked.person.name, ask.reason, now)
         return _remembered(desk, situation, whole, thought, dry_run=ask.dry_run)
 
     made: _Considered = await desk.aside(key.cluster, think)
     return await _answer(
         desk, made, release_text(made.situation, made.thought), dry_run=ask.dry_run
+    )
+
+
+def _watched_only(key: NodeKey) -> InputError:
+    return InputError(
+        f"{key} is not held: cluster {key.cluster} is watched only, so nothing is drained and no gate "
+        f'refuses there. Found scheduler = "none" for it in komainu.toml, expected "slurm". Drain the '
+        "node with the scheduler's own tools, or let Komainu act there and restart the server."
     )
 
 
@@ -88,7 +98,8 @@ def _now(
     """Where things stand, with the scheduler's view of this moment."""
     now = desk.now()
     situation = desk.ledger.situation(key, now)
-    whole = desk.ledger.cluster_situation(key.cluster, now, desk.policy.guard.window_s)
+    window_s = desk.policy_of(key.cluster).guard.window_s
+    whole = desk.ledger.cluster_situation(key.cluster, now, window_s)
     return msgspec.structs.replace(situation, scheduler=shown, scheduler_at=now), whole
 
 
@@ -120,7 +131,7 @@ async def _answer(desk: Desk, made: _Considered, text: str, *, dry_run: bool) ->
         decision=decision,
         outcome=outcome,
         jobs=list(jobs),
-        guard=guard_view(whole, desk.policy.guard),
+        guard=guard_view(whole, desk.policy_of(cluster).guard),
         dry_run=dry_run,
     )
 
@@ -143,7 +154,8 @@ def _after(
 ) -> tuple[Outcome | None, ClusterSituation]:
     record = desk.ledger.decision_record(decision)
     came = record.outcomes[-1] if record and record.outcomes else None
-    whole = desk.ledger.cluster_situation(cluster, desk.now(), desk.policy.guard.window_s)
+    window_s = desk.policy_of(cluster).guard.window_s
+    whole = desk.ledger.cluster_situation(cluster, desk.now(), window_s)
     return came, whole
 
 

@@ -55,6 +55,7 @@ class WatchedCluster:
         bell: Bell,
     ) -> None:
         self.name = name
+        self.policy = policy
         self.store = store
         self.bell = bell
         self._clock = clock

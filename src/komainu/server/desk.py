@@ -30,7 +30,6 @@ class ServerDesk:
         lab: bool,
     ) -> None:
         self.ledger = store
-        self.policy = policy
         self.node_policy = policy.for_node()
         self.watched = watched
         self.clusters = tuple(watched)
@@ -42,6 +41,9 @@ class ServerDesk:
         self._locks_lock = threading.Lock()
         self._locks: dict[str, threading.Lock] = {}
         self._made: dict[str, tuple[Hashable, Any]] = {}
+
+    def policy_of(self, cluster: ClusterName) -> Policy:
+        return self.watched[cluster].policy
 
     def now(self) -> datetime:
         return self._clock.now()
