@@ -8,7 +8,7 @@ import { foldByCause, steady } from '../../src/komainu/console/static/core/findi
 import { ago, clock, count, moment, span } from '../../src/komainu/console/static/core/format.mjs';
 import { CELL, GAP, fit, hit, layout, lookAt, nearest, neighbour, nodeAt, zoomAt } from '../../src/komainu/console/static/core/layout.mjs';
 import { compareNatural } from '../../src/komainu/console/static/core/natural.mjs';
-import { countByStanding, matches, needs, pictureOf, pictureOfRows, sorted } from '../../src/komainu/console/static/core/picture.mjs';
+import { busy, gpuWords, listed, countByStanding, matches, needs, pictureOf, pictureOfRows, sorted } from '../../src/komainu/console/static/core/picture.mjs';
 import { KINDS, STANDINGS, kindOf, standingOf } from '../../src/komainu/console/static/core/standing.mjs';
 import { tell } from '../../src/komainu/console/static/core/story.mjs';
 import { draw, MARKS } from '../../src/komainu/console/static/core/draw.mjs';
@@ -170,6 +170,26 @@ test('a GPU that is no longer listed leaves an empty place, and the others keep 
   assert.equal(map.gpus, 3);
 });
 
+test('a GPU that the server says is gone keeps its place and is counted neither as there nor as busy', () => {
+  const gpus = [0, 1, 2].map((index) => ({ index, standing: index ? 'healthy' : 'faulty', job: '7', here: index !== 0 }));
+  const map = pictureOfRows([{ ...row('a', 'r', 'faulty'), gpus }], 1);
+  assert.deepEqual(map.nodes[0].gpus.map((gpu) => [gpu.index, gpu.missing]), [[0, true], [1, false], [2, false]]);
+  assert.deepEqual([map.gpus, listed(map.nodes[0]), busy(map.nodes[0])], [2, 2, 2]);
+  assert.deepEqual(map.nodes[0].gpus.map(gpuWords), ['faulty: not listed now', 'busy', 'busy']);
+  assert.equal(gpuWords({ standing: 'unseen', busy: false, missing: true }), 'not listed now');
+});
+
+test('both forms of the map say the same of a GPU that is gone', () => {
+  const columns = [
+    ['node', 'json', ['a']], ['rack', 'json', ['r']], ['node_standing', 'u8', [0]], ['node_since', 'u32', [1]], ['node_open', 'u16', [0]],
+    ['gpu_node', 'u32', [0, 0]], ['gpu_index', 'u8', [0, 1]], ['gpu_standing', 'u8', [1, 0]], ['gpu_busy', 'u8', [0, 0]], ['gpu_here', 'u8', [0, 1]],
+  ];
+  const fromColumns = pictureOf(decode(encode({ standings: ['faulty', 'unseen'] }, columns)), 1);
+  const gpus = [{ index: 0, standing: 'unseen', job: '', here: false }, { index: 1, standing: 'faulty', job: '', here: true }];
+  const fromRows = pictureOfRows([{ ...row('a', 'r', 'faulty'), since: '1970-01-01T00:00:01Z', gpus }], 1);
+  assert.deepEqual(fromColumns.nodes, fromRows.nodes);
+});
+
 test('filters keep by standing and by part of node or rack, and counts add up', () => {
   const map = picture(60);
   const filter = { standings: new Set(['faulty', 'unseen']), text: '' };
@@ -265,6 +285,14 @@ test('all 10,000 cells are drawn, and only those in sight once zoomed in', () =>
   const near = zoomAt(scene(map, 1600, 900).view, 400, 300, 6);
   const drawn = draw(paper().context, scene(map, 1600, 900, near));
   assert.ok(drawn > 50 && drawn < 1000, String(drawn));
+});
+
+test('the place of a GPU that is gone is hollow: it is framed and never filled', () => {
+  const { calls, context } = paper();
+  const gpus = ['faulty', 'unseen', 'healthy'].map((standing, index) => ({ index, standing, job: '', here: index === 2 }));
+  draw(context, scene(pictureOfRows([{ ...row('a', 'r', 'healthy'), gpus }], 1), 400, 300));
+  assert.equal(calls.fillRect.length, 2); // the background, and the one that is there
+  assert.equal(calls.rect.length, 2);
 });
 
 test('a node whose GPUs nobody saw is drawn as an empty frame, not left out', () => {

@@ -94,6 +94,16 @@ class World:
         )
         self.change(node, "verdict")
 
+    def lose(self, node: str, index: int) -> None:
+        """The driver lists this GPU no longer; its standing stays what it is, unless it was well."""
+        old = self.rows[node]
+        gpus = list(old.gpus)
+        standing = gpus[index].standing
+        gone = Standing.UNSEEN if standing is Standing.HEALTHY else standing
+        gpus[index] = msgspec.structs.replace(gpus[index], here=False, standing=gone)
+        self.rows[node] = msgspec.structs.replace(old, gpus=tuple(gpus))
+        self.change(node, "verdict")
+
     def strike(self, node: str) -> None:
         """A new finding on `node`, which is taken out."""
         found = made.finding(int(node.removeprefix("gpu-")), datetime.now(UTC))
@@ -149,6 +159,7 @@ def map_of(rows: Sequence[NodeRow]) -> bytes:
             ("gpu_index", "u8", [gpu.index for _, gpu in gpus]),
             ("gpu_standing", "u8", [_STANDINGS.index(gpu.standing) for _, gpu in gpus]),
             ("gpu_busy", "u8", [int(gpu.job != "") for _, gpu in gpus]),
+            ("gpu_here", "u8", [int(gpu.here) for _, gpu in gpus]),
         ],
     )
 

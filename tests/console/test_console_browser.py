@@ -236,6 +236,29 @@ def test_the_node_page_tells_state_reason_evidence_and_story_as_plain_text(seat:
     expect(page.get_by_text("2 findings with this cause")).to_be_visible()
 
 
+def test_a_gpu_that_is_gone_keeps_its_place_and_is_drawn_as_gone(seat: Seat) -> None:
+    seat.site.world.lose("gpu-017", 5)
+    seat.site.world.lose("gpu-003", 2)
+    page = seat.sign_in()
+    assert stage(page, "stage.picture.gpus") == 790
+    lost = stage(
+        page,
+        "stage.picture.nodes.flatMap((n) => n.gpus.filter((g) => g.missing)"
+        ".map((g) => `${n.name} ${g.index} ${g.standing}`))",
+    )
+    assert lost == ["gpu-003 2 unseen", "gpu-017 5 faulty"]
+    seat.go("/c/lab-a?view=table&q=gpu-003")
+    expect(page.locator("table.rows tbody td.num").last).to_contain_text("/ 7")
+    expect(page.locator(".strip > span").nth(2)).to_have_attribute(
+        "title", "GPU 2: not listed now, a job holds it"
+    )
+    expect(page.locator(".strip .glyph-missing")).to_have_count(1)
+    seat.go("/n/lab-a/gpu-017")
+    expect(page.locator(".gpu")).to_have_count(8)
+    expect(page.locator(".gpu").nth(5)).to_contain_text("faulty: not listed now")
+    expect(page.locator(".gpu").nth(5).locator(".glyph-missing")).to_have_count(1)
+
+
 def test_a_node_nobody_hears_is_hollow_and_says_so(seat: Seat) -> None:
     seat.sign_in()
     page = seat.go("/n/lab-a/gpu-039")

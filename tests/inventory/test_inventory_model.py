@@ -167,6 +167,47 @@ def test_a_fault_is_shown_at_its_own_gpu(named: str) -> None:
     assert words == [Word.HEALTHY, Word.FAULTY, Word.HEALTHY, Word.HEALTHY]
 
 
+def _lost(*indices: int) -> NodeRecord:
+    """A node whose agent lists these GPUs no longer."""
+    gpus = tuple(msgspec.structs.replace(gpu, here=gpu.index not in indices) for gpu in GPUS)
+    return msgspec.structs.replace(_record(), hardware=Hardware(rack="r", gpus=gpus))
+
+
+def test_a_gpu_that_is_gone_is_faulty_where_a_finding_condemns_it_and_unseen_otherwise() -> None:
+    row = _row(Seen(record=_lost(1, 3), findings=(_finding(component="0000:41:00"),)))
+    assert [gpu.standing for gpu in row.gpus] == [
+        Word.HEALTHY,
+        Word.FAULTY,
+        Word.HEALTHY,
+        Word.UNSEEN,
+    ]
+    assert [gpu.here for gpu in row.gpus] == [True, False, True, False]
+
+
+@given(
+    lost=st.sets(st.sampled_from(range(4))),
+    severity=st.sampled_from([None, *Severity]),
+    component=st.sampled_from(["", "0000:41:00", "GPU-2"]),
+    verdict=st.sampled_from(list(Verdict)),
+)
+def test_a_gpu_that_is_gone_is_never_healthy_nor_merely_watched(
+    lost: set[int], severity: Severity | None, component: str, verdict: Verdict
+) -> None:
+    record = _lost(*lost)
+    told = msgspec.structs.replace(record, verdict=NodeVerdict(verdict=verdict))
+    found = () if severity is None else (_finding(severity, component),)
+    gone = [gpu for gpu in _row(Seen(record=told, findings=found)).gpus if not gpu.here]
+    assert {gpu.index for gpu in gone} == lost
+    assert {gpu.standing for gpu in gone} <= {Word.FAULTY, Word.UNSEEN}
+
+
+def test_what_policy_accepts_does_not_bring_a_gpu_back() -> None:
+    lenient = NodePolicy(severity={"GPU-XID-79": Severity.WATCH})
+    row = _row(Seen(record=_lost(1), findings=(_finding(),)), lenient)
+    assert row.standing is Word.WATCHED
+    assert row.gpus[1].standing is Word.UNSEEN
+
+
 def test_a_fault_of_no_gpu_in_particular_is_shown_at_all_of_them() -> None:
     row = _row(Seen(record=_record(), findings=(_finding(component=""),)))
     assert {gpu.standing for gpu in row.gpus} == {Word.FAULTY}
@@ -207,7 +248,7 @@ def test_a_gpus_job_is_the_one_the_gate_let_in_last() -> None:
 def test_the_columns_of_a_map_say_what_its_rows_say() -> None:
     rows = [
         _row(Seen(record=_record(), findings=(_finding(),))),
-        _row(Seen(record=_record(heard_s=None))),
+        _row(Seen(record=msgspec.structs.replace(_lost(2), seen=None))),
     ]
     view = map_columns(rows, "c", 9)
     columns = {column.name: list(column.values) for column in view.columns}
@@ -216,4 +257,5 @@ def test_the_columns_of_a_map_say_what_its_rows_say() -> None:
     assert [words[int(str(i))] for i in columns["node_standing"]] == [r.standing for r in rows]
     assert columns["gpu_node"] == [0] * 4 + [1] * 4
     assert columns["node_since"] == [int(NOW.timestamp()), 0]
+    assert columns["gpu_here"] == [1] * 6 + [0, 1]
     assert {len(columns[name]) for name in columns if name.startswith("gpu_")} == {8}

@@ -60,6 +60,8 @@ class GpuView(msgspec.Struct, frozen=True, kw_only=True):
     standing: Standing = Standing.UNSEEN
     job: str = ""
     """The job that holds it, as the gate recorded."""
+    here: bool = True
+    """False: seen on this node before, and not listed now. It keeps its place and is never healthy."""
 
 
 class NodeRow(msgspec.Struct, frozen=True, kw_only=True):

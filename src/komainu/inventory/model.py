@@ -138,16 +138,21 @@ def _gpus(seen: Seen, findings: Sequence[Finding], word: Word) -> tuple[GpuView,
             model=gpu.model,
             standing=words[gpu.index] or (Word.HEALTHY if word is Word.WATCHED else word),
             job=_job(gpu, seen.admitted),
+            here=gpu.here,
         )
         for gpu in gpus
     )
 
 
 def _gpu_word(gpu: GpuSeen, findings: Sequence[Finding]) -> Word | None:
-    """The worst that is said of this GPU by name; None when nothing is."""
+    """The worst that is said of this GPU by name; None when nothing is. What policy accepts of a GPU
+    that is gone, or what nobody found, does not bring it back: it is not seen.
+    """
     mine = [f for f in findings if f.severity > Severity.INFO and _is_about(f, gpu)]
     if any(finding.condemns for finding in mine):
         return Word.FAULTY
+    if not gpu.here:
+        return Word.UNSEEN
     return Word.WATCHED if mine else None
 
 
@@ -197,6 +202,7 @@ def map_columns(rows: Sequence[NodeRow], cluster: str, seq: int) -> Columns:
             Column(name="gpu_index", type="u8", values=[min(gpu.index, 0xFF) for _, gpu in gpus]),
             Column(name="gpu_standing", type="u8", values=[number[g.standing] for _, g in gpus]),
             Column(name="gpu_busy", type="u8", values=[int(gpu.job != "") for _, gpu in gpus]),
+            Column(name="gpu_here", type="u8", values=[int(gpu.here) for _, gpu in gpus]),
         ),
     )
 

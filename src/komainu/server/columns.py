@@ -9,7 +9,7 @@
 
 `offset` counts from the start of the data section. `type` is `u8`, `u16`, `u32` or `f32`, and
 `count` the number of values; or `json`, a JSON list of strings, and `count` its length in bytes.
-The decoder is console/static/core/decode.mjs.
+The decoder is console/static/core/columns.mjs.
 """
 
 from __future__ import annotations

@@ -4,15 +4,15 @@ import { html } from './dom.mjs';
 
 const SIDE = 12;
 
-/** @param {{kind: import('../core/standing.mjs').Kind, busy?: boolean}} props */
-export function Glyph({ kind, busy = false }) {
-  const lines = MARKS[kind] ?? [];
+/** @param {{kind: import('../core/standing.mjs').Kind, busy?: boolean, missing?: boolean}} props */
+export function Glyph({ kind, busy = false, missing = false }) {
+  const lines = (missing && kind !== 'faulty' ? MARKS.missing : MARKS[kind]) ?? [];
   const marks = [];
   for (let i = 0; i < lines.length; i += 4) {
     const [x1, y1, x2, y2] = lines.slice(i, i + 4).map((part) => part * SIDE);
     marks.push(html`<line x1=${x1} y1=${y1} x2=${x2} y2=${y2} />`);
   }
-  return html`<svg class=${`glyph glyph-${kind}`} viewBox="0 0 12 12" width="12" height="12" aria-hidden="true">
+  return html`<svg class=${`glyph glyph-${kind}${missing ? ' glyph-missing' : ''}`} viewBox="0 0 12 12" width="12" height="12" aria-hidden="true">
     <rect x="0.5" y="0.5" width="11" height="11" />${marks}
     ${busy && html`<rect class="glyph-busy" x="6.5" y="6.5" width="5" height="5" />`}
   </svg>`;

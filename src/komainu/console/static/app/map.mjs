@@ -1,7 +1,7 @@
 // The cluster map: what is broken, who needs someone, and what is happening, at a glance.
 import { useEffect, useMemo, useRef, useState } from 'preact/hooks';
 import { ago, clock, count } from '../core/format.mjs';
-import { countByStanding, matches, needs } from '../core/picture.mjs';
+import { busy, countByStanding, gpuWords, listed, matches, needs } from '../core/picture.mjs';
 import { MEANING, STANDINGS } from '../core/standing.mjs';
 import { tell } from '../core/story.mjs';
 import { get, getPicture, nodeApi, withQuery } from './api.mjs';
@@ -150,7 +150,7 @@ function Legend() {
     <span><${Glyph} kind="alloc" />busy</span><span><${Glyph} kind="idle" />idle</span>
     <span><${Glyph} kind="watched" />watched</span><span><${Glyph} kind="faulty" />faulty</span>
     <span><${Glyph} kind="quarantined" />quarantined</span><span><${Glyph} kind="quarantined" busy />… job still running</span>
-    <span><${Glyph} kind="foreign" />out, not by us</span><span><${Glyph} kind="unseen" />unseen</span></div>`;
+    <span><${Glyph} kind="foreign" />out, not by us</span><span><${Glyph} kind="unseen" />unseen</span><span><${Glyph} kind="unseen" missing />gone</span></div>`;
 }
 
 /** The row of one node, read when somebody looks. @param {{shell: any, cluster: string, node: any}} props */
@@ -164,13 +164,11 @@ function useWhy({ shell, cluster, node }) {
 function HoverCard({ cluster, node, gpu, shell }) {
   const { row } = useWhy({ shell, cluster, node });
   const one = node.gpus[gpu];
-  const seen = node.gpus.filter((/** @type {any} */ g) => !g.missing).length;
-  const used = node.gpus.filter((/** @type {any} */ g) => g.busy).length;
   return html`<div class="card-head"><strong>${node.name}</strong><${Badge} standing=${node.standing} /></div>
     <p class="dim">${node.rack || 'rack not known'}${node.since ? ` · ${node.standing} for ${ago(node.since * 1000, shell.time.now).replace(' ago', '')}` : ''}</p>
     ${row?.why && html`<p>${row.why}</p>`}
-    <p>${node.gpus.length ? `${used} of ${seen} GPUs busy` : 'No GPU seen'}${node.open ? ` · ${count(node.open, 'open finding')}` : ''}</p>
-    ${one && html`<p class="dim">GPU ${one.index}: ${one.missing ? 'not listed now' : one.standing}${one.busy ? ', a job holds it' : ''}</p>`}`;
+    <p>${node.gpus.length ? `${busy(node)} of ${listed(node)} GPUs busy` : 'No GPU seen'}${node.open ? ` · ${count(node.open, 'open finding')}` : ''}</p>
+    ${one && html`<p class="dim">GPU ${one.index}: ${gpuWords(one)}${one.busy && one.standing !== 'healthy' ? ', a job holds it' : ''}</p>`}`;
 }
 
 /** @param {{picture: any, shell: any}} props */

@@ -2,7 +2,7 @@
 import { useEffect } from 'preact/hooks';
 import { clock, count, moment } from '../core/format.mjs';
 import { finishing } from '../core/draw.mjs';
-import { atPlaces } from '../core/picture.mjs';
+import { atPlaces, gpuWords } from '../core/picture.mjs';
 import { kindOf } from '../core/standing.mjs';
 import { foldByCause } from '../core/findings.mjs';
 import { get, nodeApi } from './api.mjs';
@@ -86,13 +86,14 @@ function Silent({ view, time }) {
 
 /** @param {{row: any}} props */
 function Gpus({ row }) {
-  const places = atPlaces(row.gpus.map((/** @type {any} */ gpu) => ({ ...gpu, busy: gpu.job !== '' })))
+  const places = atPlaces(row.gpus.map((/** @type {any} */ gpu) => ({ ...gpu, busy: gpu.job !== '', missing: gpu.here === false })))
     .map((/** @type {any} */ gpu) => ({ job: '', pci: '', uuid: '', model: '', ...gpu }));
-  return html`<section class="panel"><header><h2>GPUs</h2><span class="dim">${row.gpus.length || 'none seen'}</span></header>
+  const gone = places.filter((/** @type {any} */ gpu) => gpu.missing).length;
+  return html`<section class="panel"><header><h2>GPUs</h2><span class="dim">${gone ? `${places.length - gone} of ${places.length} listed now` : row.gpus.length || 'none seen'}</span></header>
     ${row.gpus.length === 0 && html`<${Empty} title="No GPU was seen on this node" text="The agent lists them when the driver answers; until then nothing is drawn as healthy." />`}
-    <div class="gpus">${places.map((/** @type {any} */ gpu) => html`<div key=${gpu.index} class=${`gpu gpu-${gpu.standing}`}>
-      <p><${Glyph} kind=${kindOf(gpu.standing, gpu.job !== '')} busy=${gpu.job !== '' && finishing(gpu.standing)} /><strong>GPU ${gpu.index}</strong></p>
-      <p>${gpu.missing ? 'not listed now' : gpu.standing === 'healthy' ? (gpu.job ? 'busy' : 'idle') : gpu.standing}${gpu.job ? html` · job <span class="mono">${gpu.job}</span>` : ''}</p>
+    <div class="gpus">${places.map((/** @type {any} */ gpu) => html`<div key=${gpu.index} class=${`gpu gpu-${gpu.standing}${gpu.missing ? ' gpu-missing' : ''}`}>
+      <p><${Glyph} kind=${kindOf(gpu.standing, gpu.job !== '')} missing=${gpu.missing} busy=${gpu.job !== '' && finishing(gpu.standing)} /><strong>GPU ${gpu.index}</strong></p>
+      <p>${gpuWords(gpu)}${gpu.job ? html` · job <span class="mono">${gpu.job}</span>` : ''}</p>
       <p class="dim small mono" title=${gpu.uuid}>${gpu.pci || 'address not known'}</p><p class="dim small">${gpu.model}</p></div>`)}</div></section>`;
 }
 

@@ -4,7 +4,7 @@ import { useEffect, useRef, useState } from 'preact/hooks';
 import { draw } from '../core/draw.mjs';
 import { fit, hit, layout, lookAt, middleOf, nearest, neighbour, zoomAt } from '../core/layout.mjs';
 import { PALETTES } from '../core/palette.mjs';
-import { kindOf } from '../core/standing.mjs';
+import { busy, listed } from '../core/picture.mjs';
 import { html } from './dom.mjs';
 
 /** @typedef {import('../core/picture.mjs').Picture} Picture */
@@ -265,7 +265,7 @@ function placed(el, at, stage) {
 
 /** @param {import('../core/picture.mjs').Node} node */
 function sentence(node) {
-  const busy = node.gpus.filter((gpu) => kindOf(gpu.standing, gpu.busy) === 'alloc' || gpu.busy).length;
+  const gone = node.gpus.length - listed(node);
   const open = node.open ? `, ${node.open} open findings` : '';
-  return `${node.name}, rack ${node.rack || 'not known'}, ${node.standing}${open}, ${busy} of ${node.gpus.length} GPUs busy`;
+  return `${node.name}, rack ${node.rack || 'not known'}, ${node.standing}${open}, ${busy(node)} of ${listed(node)} GPUs busy${gone ? `, ${gone} not listed now` : ''}`;
 }

@@ -1,5 +1,5 @@
 // The same rows and filters as the canvas, for keyboards, screen readers and copying.
-import { busy, sorted } from '../core/picture.mjs';
+import { busy, gpuWords, listed, sorted } from '../core/picture.mjs';
 import { ago, count, moment } from '../core/format.mjs';
 import { html } from './dom.mjs';
 import { Badge, Glyph } from './glyph.mjs';
@@ -36,9 +36,9 @@ export function NodeTable({ nodes, cluster, sort, zone, now, chosen }) {
         <td><${Badge} standing=${node.standing} /></td>
         <td title=${node.since ? moment(node.since * 1000, zone) : ''}>${node.since ? ago(node.since * 1000, now) : html`<span class="dim">not known</span>`}</td>
         <td class="num">${node.open || html`<span class="dim">0</span>`}</td>
-        <td class="num">${busy(node)} / ${node.gpus.filter((gpu) => !gpu.missing).length}</td>
+        <td class="num">${busy(node)} / ${listed(node)}</td>
         <td><span class="strip">${node.gpus.length
-          ? node.gpus.map((gpu) => html`<span key=${gpu.index} title=${`GPU ${gpu.index}: ${gpu.missing ? 'not listed now' : gpu.standing}${gpu.busy ? ', busy' : ''}`}><${Glyph} kind=${kindOf(gpu.standing, gpu.busy)} busy=${gpu.busy && finishing(gpu.standing)} /></span>`)
+          ? node.gpus.map((gpu) => html`<span key=${gpu.index} title=${`GPU ${gpu.index}: ${gpuWords(gpu)}${gpu.busy && gpu.standing !== 'healthy' ? ', a job holds it' : ''}`}><${Glyph} kind=${kindOf(gpu.standing, gpu.busy)} missing=${gpu.missing} busy=${gpu.busy && finishing(gpu.standing)} /></span>`)
           : html`<span class="dim">none seen</span>`}</span></td>
       </tr>`)}</tbody>
     </table>

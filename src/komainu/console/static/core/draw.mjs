@@ -67,6 +67,8 @@ function cells(g, { picture, layout: l, view: v, palette }, seen) {
   const groups = Object.fromEntries(KINDS.map((kind) => [kind, []]));
   /** @type {number[]} */
   const busy = [];
+  /** @type {[number[], number[]]} not listed now: condemned for it, and not */
+  const missing = [[], []];
   const step = (CELL + GAP) * v.k;
   const px = CELL * v.k;
   let drawn = 0;
@@ -76,18 +78,21 @@ function cells(g, { picture, layout: l, view: v, palette }, seen) {
       const cx = x + (i % PER_LINE) * step;
       const cy = y + Math.floor(i / PER_LINE) * step;
       const kind = kindOf(gpus[i].standing, gpus[i].busy);
-      groups[kind].push(cx, cy);
+      if (gpus[i].missing) missing[kind === 'faulty' ? 0 : 1].push(cx, cy);
+      else groups[kind].push(cx, cy);
       if (gpus[i].busy && finishing(kind)) busy.push(cx, cy);
       drawn++;
     }
     // A node whose GPUs nobody has seen is still there: an empty frame, never a gap.
-    if (!gpus.length) hollow(g, palette, [x, y], l.nodeWidth * v.k, l.nodeHeight * v.k);
+    if (!gpus.length) hollow(g, palette.dim, [x, y], l.nodeWidth * v.k, l.nodeHeight * v.k);
   }
   for (const kind of KINDS) {
-    if (kind === 'unseen') hollow(g, palette, groups[kind], px, px);
+    if (kind === 'unseen') hollow(g, palette.dim, groups[kind], px, px);
     else fill(g, palette[kind], groups[kind], px);
-    if (px >= MARK_FROM) mark(g, kind, palette, groups[kind], px);
+    if (px >= MARK_FROM) mark(g, MARKS[kind], palette.bg, groups[kind], px);
   }
+  gone(g, palette.dim, MARKS.missing, missing[1], px);
+  gone(g, palette.faulty, MARKS.faulty, missing[0], px);
   if (px >= 8) stillRunning(g, palette, busy, px);
   return drawn;
 }
@@ -99,10 +104,16 @@ function fill(g, colour, at, px) {
   for (let i = 0; i < at.length; i += 2) g.fillRect(at[i], at[i + 1], px, px);
 }
 
-/** @param {CanvasRenderingContext2D} g @param {Palette} p @param {number[]} at @param {number} w @param {number} h */
-function hollow(g, p, at, w, h) {
+/** A place whose GPU is gone: nothing in it, and a stroke through it. @param {CanvasRenderingContext2D} g @param {string} colour @param {number[]} lines @param {number[]} at @param {number} px */
+function gone(g, colour, lines, at, px) {
+  hollow(g, colour, at, px, px);
+  if (px >= MARK_FROM) mark(g, lines, colour, at, px);
+}
+
+/** @param {CanvasRenderingContext2D} g @param {string} colour @param {number[]} at @param {number} w @param {number} h */
+function hollow(g, colour, at, w, h) {
   if (!at.length) return;
-  g.strokeStyle = p.dim;
+  g.strokeStyle = colour;
   g.lineWidth = 1;
   g.beginPath();
   for (let i = 0; i < at.length; i += 2) g.rect(at[i] + 0.5, at[i + 1] + 0.5, w - 1, h - 1);
@@ -112,20 +123,21 @@ function hollow(g, p, at, w, h) {
 /**
  * The second channel besides hue. The page's legend and badges draw the same shapes (app/glyph.mjs).
  * Lines of a mark in a unit square: x1, y1, x2, y2 in turn.
- * @type {Partial<Record<Kind, number[]>>}
+ * `missing` is a GPU that was there before and is not listed now.
+ * @type {Partial<Record<Kind, number[]>> & {faulty: number[], missing: number[]}}
  */
 export const MARKS = {
   watched: [0.5, 0.2, 0.5, 0.8],
   faulty: [0.24, 0.24, 0.76, 0.76, 0.76, 0.24, 0.24, 0.76],
   quarantined: [0, 0.55, 0.55, 0, 0.1, 1, 1, 0.1, 0.6, 1, 1, 0.6],
   foreign: [0, 0.25, 1, 0.25, 0, 0.5, 1, 0.5, 0, 0.75, 1, 0.75],
+  missing: [0.2, 0.8, 0.8, 0.2],
 };
 
-/** @param {CanvasRenderingContext2D} g @param {Kind} kind @param {Palette} p @param {number[]} at @param {number} px */
-function mark(g, kind, p, at, px) {
-  const lines = MARKS[kind];
+/** @param {CanvasRenderingContext2D} g @param {number[] | undefined} lines @param {string} colour @param {number[]} at @param {number} px */
+function mark(g, lines, colour, at, px) {
   if (!lines || !at.length) return;
-  g.strokeStyle = p.bg;
+  g.strokeStyle = colour;
   g.lineWidth = Math.max(1, px / 8);
   g.beginPath();
   for (let i = 0; i < at.length; i += 2) {

@@ -3,7 +3,7 @@ import { compareNatural } from './natural.mjs';
 import { rank, needsSomeone, standingOf } from './standing.mjs';
 
 /** @typedef {import('./standing.mjs').Standing} Standing */
-/** @typedef {{index: number, standing: Standing, busy: boolean, missing?: boolean}} Gpu missing: a place nobody filled */
+/** @typedef {{index: number, standing: Standing, busy: boolean, missing?: boolean}} Gpu missing: not listed now, its place is kept */
 /**
  * @typedef {object} Node
  * @property {string} name
@@ -38,7 +38,7 @@ function ordered(nodes, at) {
   nodes.sort((a, b) => compareNatural(a.rack, b.rack) || compareNatural(a.name, b.name));
   let gpus = 0;
   for (const node of nodes) {
-    gpus += node.gpus.length;
+    gpus += listed(node);
     node.gpus = atPlaces(node.gpus);
   }
   return { nodes, gpus, at };
@@ -66,6 +66,7 @@ export function pictureOf({ meta, columns: c }, at) {
       index: c.gpu_index[g],
       standing: word(c.gpu_standing[g]),
       busy: c.gpu_busy[g] === 1,
+      missing: c.gpu_here?.[g] === 0,
     });
   }
   return ordered(nodes, at);
@@ -87,6 +88,7 @@ export function pictureOfRows(rows, at) {
         index: gpu.index,
         standing: standingOf(gpu.standing),
         busy: gpu.job !== '',
+        missing: gpu.here === false,
       })),
     })),
     at,
@@ -128,13 +130,25 @@ const ORDERS = {
   standing: (a, b) => rank(a.standing) - rank(b.standing) || compareNatural(a.name, b.name),
   since: (a, b) => b.since - a.since || compareNatural(a.name, b.name),
   open: (a, b) => b.open - a.open || compareNatural(a.name, b.name),
-  gpus: (a, b) => b.gpus.length - a.gpus.length || compareNatural(a.name, b.name),
+  gpus: (a, b) => listed(b) - listed(a) || compareNatural(a.name, b.name),
   busy: (a, b) => busy(b) - busy(a) || compareNatural(a.name, b.name),
 };
 
-/** @param {Node} node @returns {number} GPUs a job holds */
+/** @param {Node} node @returns {number} GPUs there now that a job holds */
 export function busy(node) {
-  return node.gpus.reduce((sum, gpu) => sum + Number(gpu.busy), 0);
+  return node.gpus.reduce((sum, gpu) => sum + Number(gpu.busy && !gpu.missing), 0);
+}
+
+/** @param {Node} node @returns {number} GPUs there now */
+export function listed(node) {
+  return node.gpus.reduce((sum, gpu) => sum + Number(!gpu.missing), 0);
+}
+
+/** @param {{standing: string, busy: boolean, missing?: boolean}} gpu @returns {string} its state in words */
+export function gpuWords(gpu) {
+  const own = gpu.standing === 'healthy' ? (gpu.busy ? 'busy' : 'idle') : gpu.standing;
+  if (!gpu.missing) return own;
+  return gpu.standing === 'faulty' ? 'faulty: not listed now' : 'not listed now';
 }
 
 /** @param {Node[]} nodes @param {string} key @param {boolean} reverse @returns {Node[]} a sorted copy */
