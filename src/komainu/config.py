@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import tomllib
 from pathlib import Path
-from typing import Literal
+from typing import Annotated, Literal
 
 import msgspec
 
@@ -45,6 +45,8 @@ class AgentConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
     """Longest time without a batch; findings are sent at once."""
     spool_max_mb: PositiveInt = 64
     """Bound of the spool; beyond it debug data is dropped first, and counted."""
+    gpus_expected: Annotated[int, msgspec.Meta(ge=0)] = 0
+    """GPUs this node must have; fewer ever seen is `GPU-MISSING`. 0: only those seen before count."""
     checks_off: tuple[str, ...] = ()
     """Node checks not made (`gpus`, `clock`); such a node is SKIPPED at best, never OK."""
     rack: str = ""

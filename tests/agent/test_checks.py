@@ -5,6 +5,7 @@ from __future__ import annotations
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from tests.agent.fakes import KEY
@@ -28,11 +29,13 @@ def _look(
     baseline: GpuBaseline | None = None,
     released: frozenset[str] = frozenset(),
     policy: NodePolicy | None = None,
+    *,
     later_s: int = 0,
+    expected: int = 0,
 ) -> GpuLook:
     return checks.gpus(
         KEY, seen, baseline or GpuBaseline(), NOW + timedelta(seconds=later_s),
-        policy=policy or NodePolicy(), released=released,
+        policy=policy or NodePolicy(), released=released, expected=expected,
     )  # fmt: skip
 
 
@@ -42,8 +45,38 @@ def test_the_first_look_is_the_baseline() -> None:
     assert (found.findings, found.observations) == ((), ())
 
 
-def test_a_node_without_gpus_is_ok() -> None:
-    assert _look(_hardware()).look.verdict is Verdict.OK
+def test_a_node_without_gpus_is_ok_and_says_that_none_was_expected() -> None:
+    found = _look(_hardware()).look
+    assert found.verdict is Verdict.OK
+    assert "none is expected" in found.detail
+
+
+@pytest.mark.parametrize("slots", [(), (1, 2, 3, 4, 5, 6, 7)])
+def test_fewer_than_expected_at_the_first_look_is_a_finding(slots: tuple[int, ...]) -> None:
+    first = _look(_hardware(*slots), expected=8)
+    unseen = 8 - len(slots)
+    assert first.look == checks.Look(Verdict.FAULT, f"{unseen} of 8 GPUs gone: {unseen} never seen")
+    (finding,) = first.findings
+    assert (finding.code, finding.component.kind, finding.component.id) == (GPU_MISSING, "gpu", "")
+    again = _look(_hardware(*slots), first.baseline, later_s=1, expected=8)
+    assert (again.look.verdict, again.findings) == (Verdict.FAULT, ())
+    released = frozenset({finding.id})
+    anew = _look(_hardware(*slots), again.baseline, released, later_s=2, expected=8)
+    assert anew.findings[0].id != finding.id
+
+
+def test_the_expected_number_is_met_when_the_last_one_appears() -> None:
+    first = _look(_hardware(1), expected=2)
+    back = _look(_hardware(1, 2), first.baseline, later_s=1, expected=2)
+    assert back.look == checks.Look(Verdict.OK, "2 of 2 GPUs")
+    assert back.baseline.gone == {}
+    lost = _look(_hardware(1), back.baseline, later_s=2, expected=2)
+    assert lost.look == checks.Look(Verdict.FAULT, "1 of 2 GPUs gone: 0000:02:00")
+    assert [f.component.id for f in lost.findings] == ["0000:02:00"]
+
+
+def test_more_than_expected_is_no_fault() -> None:
+    assert _look(_hardware(1, 2), expected=1).look == checks.Look(Verdict.OK, "2 of 2 GPUs")
 
 
 def test_what_cannot_be_told_is_unknown_and_keeps_the_baseline() -> None:
@@ -118,6 +151,7 @@ def test_a_clock_is_compared_with_the_server_when_one_was_heard() -> None:
     assert checks.clock(NOW, timedelta(seconds=59)).verdict is Verdict.OK
     assert checks.clock(NOW, timedelta(seconds=-61)).verdict is Verdict.UNKNOWN
     assert checks.clock(NOW, None).verdict is Verdict.OK
+    assert "no server heard" in checks.clock(NOW, None).detail
     assert checks.clock(datetime(1970, 1, 1, tzinfo=UTC), None).verdict is Verdict.UNKNOWN
 
 

@@ -153,6 +153,7 @@ class Agent:
             clock=ports.clock,
             state_dir=config.state_dir,
             off=frozenset(config.checks_off),
+            gpus_expected=config.gpus_expected,
         )
         loops: dict[str, Callable[[], Awaitable[None]]] = {
             "renew": lambda: self._renew(node),

@@ -41,9 +41,11 @@ class Looker:
         clock: Clock,
         state_dir: Path,
         off: frozenset[str],
+        gpus_expected: int = 0,
     ) -> None:
         self._node, self._follower, self._kernel = node, follower, kernel
         self._probe, self._clock, self._state_dir, self._off = probe, clock, state_dir, off
+        self._gpus_expected = gpus_expected
         self._job_ended = False
         self._probing: asyncio.Task[Hardware | None] | None = None
 
@@ -85,13 +87,13 @@ class Looker:
         hardware = await self._hardware()
         found = checks.gpus(
             node.key, hardware, node.baseline, now,
-            policy=node.policy, released=node.orders.released,
+            policy=node.policy, released=node.orders.released, expected=self._gpus_expected,
         )  # fmt: skip
         known = hardware and checks.with_the_gone(hardware, found.baseline)
         if known is not None and known != node.hardware:
             node.hardware = known
             node.to_ship.set()
-        if found.baseline != node.baseline:
+        if found.baseline != node.baseline and checks.GPUS not in self._off:
             node.learn(found.observations, findings=found.findings, baseline=found.baseline)
         looks: dict[str, Look | None] = {
             checks.GPUS: found.look,

@@ -55,10 +55,11 @@ async def look_now(
     seen, read = await _kernel_log(kernel, key, clock)
     gpus = checks.gpus(
         key, await probe.hardware(), baseline, now,
-        policy=standing.policy, released=standing.released,
+        policy=standing.policy, released=standing.released, expected=config.gpus_expected,
     )  # fmt: skip
+    missing = () if checks.GPUS in config.checks_off else gpus.findings
     _, concluded = detect(Memory(), seen)
-    findings = {f.id: f for f in (*concluded, *gpus.findings)}
+    findings = {f.id: f for f in (*concluded, *missing)}
     findings |= {id_: one.finding for id_, one in active.items()}
     open_ = [f for id_, f in findings.items() if id_ not in standing.released]
     looks = {
