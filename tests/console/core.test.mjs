@@ -7,6 +7,7 @@ import { backoff, caughtUp, feedFrom, fold, gatherFor } from '../../src/komainu/
 import { foldByCause, steady } from '../../src/komainu/console/static/core/findings.mjs';
 import { ago, clock, count, moment, span } from '../../src/komainu/console/static/core/format.mjs';
 import { CELL, GAP, fit, hit, layout, lookAt, nearest, neighbour, nodeAt, zoomAt } from '../../src/komainu/console/static/core/layout.mjs';
+import { alarm, heldBack } from '../../src/komainu/console/static/core/guard.mjs';
 import { compareNatural } from '../../src/komainu/console/static/core/natural.mjs';
 import { busy, gpuWords, listed, countByStanding, matches, needs, pictureOf, pictureOfRows, sorted } from '../../src/komainu/console/static/core/picture.mjs';
 import { KINDS, STANDINGS, kindOf, standingOf } from '../../src/komainu/console/static/core/standing.mjs';
@@ -256,6 +257,29 @@ test('a decision that was held back is not told as done', () => {
   assert.equal(held.text, 'ada wants it out of service [held: 5 in 600 s]: r');
   const lines = tell([view('F')], [{ decision, state: 'done', limit: '' }], 9);
   assert.deepEqual(lines.map((line) => line.text), ['taken out of service by ada: r', 'C: s']);
+});
+
+const decided = (node, state, extra = {}) => ({ decision: { node, action: 'drain', at: `2026-11-30T10:00:0${node.length}Z`, expires: null, ...extra }, state, limit: 'l' });
+
+test('what the guard holds back is each node once, oldest first, and nothing that is done or has expired', () => {
+  const now = Date.parse('2026-11-30T11:00:00Z');
+  const newest = [decided('c', 'held'), decided('b', 'done'), decided('b', 'held'), decided('a', 'done', { action: 'release-job' }), decided('a', 'held'),
+    decided('c', 'held'), decided('d', 'held', { expires: '2026-11-30T11:00:00Z' }), decided('e', 'held', { expires: '2026-11-30T11:00:01Z' }), decided('f', 'to do')];
+  assert.deepEqual(heldBack(newest, now).map((one) => one.node), ['e', 'a', 'c']);
+});
+
+test('the alarm says when, how many, which limit and until when', () => {
+  const guard = { tripped_at: '2026-11-30T10:00:00Z', window_s: 600, out: 3, limit: 8, removed_in_window: 5, max_in_window: 5 };
+  const { lead, rest } = alarm(guard, { held: heldBack([decided('a', 'held')], 0), more: false }, 'utc');
+  assert.equal(lead, 'The guard has tripped at 10:00:00: 1 decision is held back (limit: 3 of 8 nodes out, 5 of 5 removals in 10 min).');
+  assert.equal(rest, 'Nodes are told to advise only. It resets itself at 10:10:00 at the earliest, when there is room.');
+  assert.match(alarm(guard, { held: [], more: true }, 'utc').lead, /at least 0 decisions are held back/);
+  assert.match(alarm(guard, null, 'utc').lead, /: decisions are held back/);
+});
+
+test('needs lists what the guard holds back before everything else', () => {
+  const rows = [row('f', 'r', 'faulty'), row('h', 'r', 'foreign'), row('q', 'r', 'quarantined')];
+  assert.deepEqual(needs(pictureOfRows(rows, 1), 3, new Set(['h'])).shown.map((node) => node.name), ['h', 'f', 'q']);
 });
 
 test('times and counts read as a person says them', () => {

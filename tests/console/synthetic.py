@@ -249,6 +249,7 @@ def node_view(number: int, node_row: NodeRow, **changes: object) -> dict[str, ob
         reason_at=node_row.since if condemned else None,
         gpus=8,
     )
+    held = node_row.standing is Standing.FAULTY
     job = JobRow(
         id=str(4100 + number),
         state="RUNNING",
@@ -267,7 +268,7 @@ def node_view(number: int, node_row: NodeRow, **changes: object) -> dict[str, ob
             checks={"kernel log": Verdict.OK, "driver": Verdict.OK},
         ),
         "scheduler": scheduler,
-        "standing_decision": decision(number) if condemned else None,
+        "standing_decision": decision(number) if condemned and not held else None,
         "findings": found,
         "decisions": [decision(number)] if condemned else [],
         "story": _story(number),

@@ -336,6 +336,31 @@ def test_a_viewer_may_look_and_is_told_why_not_touch(seat: Seat) -> None:
     expect(page.locator(".node-head")).to_contain_text("signed in as viewer")
 
 
+def test_a_tripped_guard_is_loud_on_every_screen_and_names_what_it_holds_back(seat: Seat) -> None:
+    seat.sign_in()
+    alarm = seat.page.locator(".banner-alarm")
+    expect(seat.page.locator(".needs")).to_be_visible()
+    assert alarm.count() == 0
+    seat.site.world.room = 0
+    for path in ("/c/lab-a", "/n/lab-a/gpu-003", "/findings?cluster=lab-a"):
+        page = seat.go(path)
+        expect(alarm).to_contain_text("The guard has tripped at")
+        expect(alarm).to_contain_text("1 decision is held back (limit: 3 of 8 nodes out")
+        expect(alarm).to_contain_text("Nodes are told to advise only.")
+    page = seat.go("/c/lab-a")
+    expect(page.locator(".need-head").first).to_contain_text("gpu-017held back, in service")
+    alarm.get_by_role("link", name="gpu-017").click()
+    page.wait_for_url("**/n/lab-a/gpu-017")
+    expect(alarm).to_contain_text("gpu-017 (this node)")
+
+
+def test_a_removal_held_back_is_not_called_nothing(seat: Seat) -> None:
+    seat.sign_in()
+    page = seat.go("/n/lab-a/gpu-017")
+    held = page.get_by_role("heading", name="Held back, not done").locator("../..")
+    expect(held).to_contain_text("Held back by the guard: 5 removals in 600 s")
+
+
 def test_findings_filters_live_in_the_address(seat: Seat) -> None:
     seat.sign_in()
     page = seat.go("/findings?cluster=lab-a&code=GPU-XID-79&state=all")

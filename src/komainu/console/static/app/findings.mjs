@@ -4,6 +4,7 @@ import { count } from '../core/format.mjs';
 import { foldByCause, SEVERITIES, steady } from '../core/findings.mjs';
 import { get, withQuery } from './api.mjs';
 import { html } from './dom.mjs';
+import { GuardAlarm } from './guard.mjs';
 import { useLoad } from './load.mjs';
 import { Evidence, Facts, SeverityWord, When } from './parts.mjs';
 import { nodePath, setParams } from './route.mjs';
@@ -27,6 +28,7 @@ export function FindingsScreen({ shell }) {
     <header class="screen-head"><h1>Findings</h1>
       <span class="dim">${load.data ? `${count(list.total, 'finding')}${wanted.all ? '' : ', open'} · ${cluster}` : cluster}</span>
       ${list.waiting.length > 0 && html`<button type="button" class="primary push new-rows" onClick=${list.take}>${list.waiting.length} new</button>`}</header>
+    <${GuardAlarm} shell=${shell} />
     <${Filters} wanted=${wanted} severities=${severities} />
     <${Failed} load=${load} zone=${time.zone} />
     ${!load.data && !load.error && html`<${Skeleton} lines=${8} />`}

@@ -7,6 +7,7 @@ import { tell } from '../core/story.mjs';
 import { get, getPicture, nodeApi, withQuery } from './api.mjs';
 import { html } from './dom.mjs';
 import { Badge, Glyph } from './glyph.mjs';
+import { GuardAlarm } from './guard.mjs';
 import { Inspector } from './inspector.mjs';
 import { LabPanel } from './lab.mjs';
 import { useLoad } from './load.mjs';
@@ -32,12 +33,13 @@ export function MapScreen({ shell }) {
   useKeys(filter);
   const picture = load.data;
   if (!picture) {
-    return html`<main class="screen map-screen"><${Failed} load=${load} zone=${shell.time.zone} />${!load.error && html`<${Skeleton} lines=${9} />`}</main>`;
+    return html`<main class="screen map-screen"><${GuardAlarm} shell=${shell} /><${Failed} load=${load} zone=${shell.time.zone} />${!load.error && html`<${Skeleton} lines=${9} />`}</main>`;
   }
   const kept = picture.nodes.filter((/** @type {any} */ node) => matches(node, filter));
   const hidden = picture.nodes.length - kept.length;
   const selected = params.get('sel') ?? '';
   return html`<main class="screen map-screen" data-loading=${load.loading}>
+    <${GuardAlarm} shell=${shell} />
     <${Counts} picture=${picture} filter=${filter} clusterView=${clusterView} />
     <${Failed} load=${load} zone=${shell.time.zone} />
     ${clusterView?.scheduler_error && html`<${Banner} tone="bad"><strong>The scheduler cannot be read.</strong> ${clusterView.scheduler_error}</${Banner}>`}
@@ -173,17 +175,18 @@ function HoverCard({ cluster, node, gpu, shell }) {
 
 /** @param {{picture: any, shell: any}} props */
 function Needs({ picture, shell }) {
-  const { shown, more } = useMemo(() => needs(picture, MOST_NEEDS), [picture]);
+  const held = useMemo(() => new Set((shell.held ?? []).map((/** @type {any} */ one) => one.node)), [shell.held]);
+  const { shown, more } = useMemo(() => needs(picture, MOST_NEEDS, held), [picture, held]);
   return html`<section class="panel needs"><header><h3>Needs you</h3>${more > 0 && html`<span class="dim">and ${more.toLocaleString('en-US')} more</span>`}</header>
     ${shown.length === 0 && html`<p class="dim">Nothing: every node is healthy, or out by someone else's hand.</p>`}
-    <ul>${shown.map((node) => html`<${Need} key=${node.name} node=${node} shell=${shell} />`)}</ul></section>`;
+    <ul>${shown.map((node) => html`<${Need} key=${node.name} node=${node} held=${held.has(node.name)} shell=${shell} />`)}</ul></section>`;
 }
 
-/** @param {{node: any, shell: any}} props */
-function Need({ node, shell }) {
+/** @param {{node: any, held: boolean, shell: any}} props */
+function Need({ node, held, shell }) {
   const { row, error } = useWhy({ shell, cluster: shell.cluster, node });
   return html`<li><a href=${nodePath(shell.cluster, node.name)}>
-    <span class="need-head"><${Glyph} kind=${node.standing} /><strong>${node.name}</strong><span class="dim">${node.standing}</span><span class="push dim">${node.since ? ago(node.since * 1000, shell.time.now) : ''}</span></span>
+    <span class="need-head"><${Glyph} kind=${node.standing} /><strong>${node.name}</strong><span class=${held ? 'warn-text' : 'dim'}>${held ? 'held back, in service' : node.standing}</span><span class="push dim">${node.since ? ago(node.since * 1000, shell.time.now) : ''}</span></span>
     <span class="need-why">${row ? row.why || 'no reason was given' : error ? 'the reason could not be read' : '…'}</span></a></li>`;
 }
 

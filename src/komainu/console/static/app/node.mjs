@@ -5,10 +5,12 @@ import { finishing } from '../core/draw.mjs';
 import { atPlaces, gpuWords } from '../core/picture.mjs';
 import { kindOf } from '../core/standing.mjs';
 import { foldByCause } from '../core/findings.mjs';
+import { heldBack } from '../core/guard.mjs';
 import { get, nodeApi } from './api.mjs';
 import { ActionButtons, ActionPanel } from './act.mjs';
 import { html } from './dom.mjs';
 import { Glyph } from './glyph.mjs';
+import { GuardAlarm } from './guard.mjs';
 import { useLoad } from './load.mjs';
 import { DecisionLine, Facts, FindingBlock, GuardRoom, StandingLine, When } from './parts.mjs';
 import { findingsPath, mapPath, setParams } from './route.mjs';
@@ -26,13 +28,14 @@ export function NodeScreen({ shell, node }) {
   const view = load.data;
   const act = params.get('act');
   if (!view) {
-    return html`<main class="screen"><${Crumbs} cluster=${cluster} node=${node} /><${Failed} load=${load} zone=${time.zone} />
+    return html`<main class="screen"><${Crumbs} cluster=${cluster} node=${node} /><${GuardAlarm} shell=${shell} node=${node} /><${Failed} load=${load} zone=${time.zone} />
       ${!load.error && html`<${Skeleton} lines=${8} />`}</main>`;
   }
   const open = foldByCause(view.findings.filter((/** @type {any} */ f) => f.open));
   const closed = view.findings.filter((/** @type {any} */ f) => !f.open);
   return html`<main class="screen node-screen" data-loading=${load.loading}>
     <${Crumbs} cluster=${cluster} node=${node} />
+    <${GuardAlarm} shell=${shell} node=${node} />
     <${Failed} load=${load} zone=${time.zone} />
     <header class="node-head panel"><div><h1>${node}</h1>
       <${StandingLine} row=${view.row} verdict=${view.verdict} time=${time} />
@@ -55,8 +58,7 @@ export function NodeScreen({ shell, node }) {
       </div>
       <aside class="side">
         ${(act === 'hold' || act === 'release') && html`<${ActionPanel} key=${node + act} cluster=${cluster} node=${node} what=${act} role=${me.role} onDone=${load.retry} />`}
-        <section class="panel"><header><h2>Standing decision</h2></header>
-          ${view.standing_decision ? html`<${DecisionLine} view=${view.standing_decision} time=${time} />` : html`<p class="dim">None: nothing is decided about this node.</p>`}</section>
+        <${Decided} view=${view} time=${time} />
         <${SchedulerFacts} view=${view} time=${time} />
         <${Jobs} jobs=${view.jobs} time=${time} />
         <section class="panel"><header><h2>Guard</h2></header><${GuardRoom} guard=${view.guard} /></section>
@@ -95,6 +97,14 @@ function Gpus({ row }) {
       <p><${Glyph} kind=${kindOf(gpu.standing, gpu.job !== '')} missing=${gpu.missing} busy=${gpu.job !== '' && finishing(gpu.standing)} /><strong>GPU ${gpu.index}</strong></p>
       <p>${gpuWords(gpu)}${gpu.job ? html` · job <span class="mono">${gpu.job}</span>` : ''}</p>
       <p class="dim small mono" title=${gpu.uuid}>${gpu.pci || 'address not known'}</p><p class="dim small">${gpu.model}</p></div>`)}</div></section>`;
+}
+
+/** What stands, or what waits for the guard. @param {{view: any, time: any}} props */
+function Decided({ view, time }) {
+  const waits = !view.standing_decision && heldBack(view.decisions, time.now).length > 0;
+  const shown = view.standing_decision ?? (waits ? view.decisions.find((/** @type {any} */ one) => one.state === 'held') : null);
+  return html`<section class=${`panel${waits ? ' panel-alarm' : ''}`}><header><h2>${waits ? 'Held back, not done' : 'Standing decision'}</h2></header>
+    ${shown ? html`<${DecisionLine} view=${shown} time=${time} />` : html`<p class="dim">None: nothing is decided about this node.</p>`}</section>`;
 }
 
 /** @param {{view: any, time: any}} props */

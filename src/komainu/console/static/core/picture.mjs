@@ -111,14 +111,15 @@ export function countByStanding(picture) {
 }
 
 /**
- * Who needs a person, worst first, longest first within a standing.
- * @param {Picture} picture @param {number} most
+ * Who needs a person: first what the guard holds back (bad, and still taking jobs), then worst first,
+ * longest first within a standing.
+ * @param {Picture} picture @param {number} most @param {ReadonlySet<string>} [held] nodes held back
  * @returns {{shown: Node[], more: number}}
  */
-export function needs(picture, most) {
+export function needs(picture, most, held = new Set()) {
   const all = picture.nodes
-    .filter((node) => needsSomeone(node.standing))
-    .sort((a, b) => rank(a.standing) - rank(b.standing) || b.since - a.since);
+    .filter((node) => needsSomeone(node.standing) || held.has(node.name))
+    .sort((a, b) => Number(held.has(b.name)) - Number(held.has(a.name)) || rank(a.standing) - rank(b.standing) || b.since - a.since);
   return { shown: all.slice(0, most), more: Math.max(0, all.length - most) };
 }
 
