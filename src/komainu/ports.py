@@ -236,6 +236,10 @@ class Ledger(Store, Protocol):
         """The standing decision of each node that is out by our doing."""
         ...
 
+    def kept_in_service(self, cluster: ClusterName, now: datetime) -> Sequence[NodeName]:
+        """Condemned nodes whose removal the guard holds back."""
+        ...
+
     def finding_records(
         self,
         cluster: ClusterName | None = None,

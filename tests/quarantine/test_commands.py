@@ -23,6 +23,7 @@ from komainu.core.verdict import Severity, Verdict
 from komainu.core.views import (
     Answer,
     Ask,
+    ClusterView,
     DecisionPage,
     DecisionView,
     FindingPage,
@@ -103,6 +104,10 @@ class FakeServer:
 
     def cluster(self) -> ClusterName:
         return ClusterName("c")
+
+    def clusters(self) -> list[ClusterView]:
+        views: list[ClusterView] = self.answers.get("clusters", [])
+        return views
 
     def nodes(self, cluster: str | None = None) -> list[NodeRow]:
         rows: list[NodeRow] = self.answers["nodes"]
@@ -253,6 +258,38 @@ def test_nodes_are_listed_counted_and_filtered() -> None:
     only = run(FakeServer(nodes=rows), "nodes", "--standing", "quarantined")
     assert "c/n1" in only.output
     assert "c/n2" not in only.output
+
+
+def test_nodes_ends_with_the_guards_room_and_what_it_keeps_in_service() -> None:
+    tripped = msgspec.structs.replace(GUARD, out=8, tripped_at=NOW)
+    views = [
+        ClusterView(
+            cluster=cluster,
+            nodes=1,
+            counts={},
+            guard=guard,
+            jobs_running=0,
+            jobs_pending=0,
+            policy_version="p",
+            advise_only=False,
+            held_back=held,
+        )
+        for cluster, guard, held in [
+            ("d", GUARD, ()),
+            ("c", tripped, tuple(f"n{i}" for i in range(12))),
+        ]
+    ]
+    ran = run(FakeServer(nodes=[row()], clusters=views), "nodes")
+    lines = ran.output.splitlines()[-3:]
+    assert lines[0].startswith("c: guard: room for 0 more; 8 of 8 nodes out")
+    assert lines[0].endswith("TRIPPED since 2026-11-30 03:00:00 UTC")
+    assert lines[1] == (
+        "  held back, and in service: n0 n1 n2 n3 n4 n5 n6 n7 n8 n9 and 2 more; why: komainu why c/NODE"
+    )
+    assert lines[2].startswith("d: guard: room for 4 more; 1 of 8 nodes out")
+    assert "TRIPPED" not in lines[2]
+    only = run(FakeServer(nodes=[row()], clusters=views), "nodes", "--cluster", "d")
+    assert "\nc: guard" not in only.output
 
 
 @pytest.mark.parametrize(

@@ -191,6 +191,8 @@ class ClusterView(msgspec.Struct, frozen=True, kw_only=True):
     """Why the last reading failed; empty when it did not."""
     last_seq: int = 0
     """Newest change in the feed: start `events?after=` from here."""
+    held_back: tuple[str, ...] = ()
+    """Condemned nodes that the guard keeps in service."""
 
 
 class Me(msgspec.Struct, frozen=True, kw_only=True):

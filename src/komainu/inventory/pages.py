@@ -63,6 +63,7 @@ def _cluster(desk: Desk, record: ClusterRecord) -> ClusterView:
         scheduler_seen=record.scheduler_seen,
         scheduler_error=record.scheduler_error,
         last_seq=last,
+        held_back=tuple(desk.ledger.kept_in_service(record.cluster, desk.now())),
     )
 
 

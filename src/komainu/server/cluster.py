@@ -25,6 +25,7 @@ from komainu.core.situation import Thought
 from komainu.core.wire import Batch, Reply
 from komainu.flow import Centre, Rooms
 from komainu.ports import Clock, Received, Scheduler
+from komainu.server.alerts import Alerts
 from komainu.server.bell import Bell, wait_for
 from komainu.store import SqlStore
 
@@ -65,6 +66,7 @@ class WatchedCluster:
         self._act_now = asyncio.Event()
         self._look_now = asyncio.Event()
         self.acts = scheduler is not None
+        self._alerts = Alerts(name)
         self._guard_turns = 0
         self._considered: dict[NodeKey, int] = {}
         """Nodes that need no new thought while they report nothing new: an idle cluster's heartbeats
@@ -104,7 +106,7 @@ class WatchedCluster:
             if self._considered.get(key) == self._guard_turns and got == Received():
                 return got, Thought()
             thought = flow.consider(self._centre, [key], now)
-            self._thought(thought)
+            self._thought(thought, of_all=False)
             self._considered[key] = self._guard_turns
             return got, thought
 
@@ -117,6 +119,7 @@ class WatchedCluster:
         return Reply(batch=batch.id, orders=list(orders), server_time=self._clock.now())
 
     def _heard(self, batch: Batch, got: Received, thought: Thought) -> None:
+        self._alerts.heard(batch, got)
         if thought.decisions:
             self._act_now.set()
         new = set(got.observations)
@@ -126,8 +129,9 @@ class WatchedCluster:
         if got.findings or got.observations or got.verdict_changed:
             self.bell.ring([FEED])
 
-    def _thought(self, thought: Thought) -> None:
+    def _thought(self, thought: Thought, *, of_all: bool) -> None:
         """Whatever was thought of a node before the guard tripped or recovered is out of date."""
+        self._alerts.thought(thought, of_all=of_all)
         if thought.tripped is not None:
             self._guard_turns += 1
 
@@ -164,7 +168,7 @@ class WatchedCluster:
             await self.aside(lambda: self.store.scheduler_failed(self.name, why, now))
             self.bell.ring([FEED])
             return
-        self._thought(thought)
+        self._thought(thought, of_all=True)
         self._tell(thought)
         self.bell.ring([FEED])
         # What was decided before a crash, or failed, waits in to_do: every look tries it again.

@@ -212,6 +212,10 @@ class SqlStore(Accounts):
         with self._reading() as connection:
             return quarantine.standings(connection, cluster, now)
 
+    def kept_in_service(self, cluster: ClusterName, now: datetime) -> Sequence[NodeName]:
+        with self._reading() as connection:
+            return quarantine.kept_in_service(connection, cluster, now)
+
     def finding_records(
         self,
         cluster: ClusterName | None = None,

@@ -126,15 +126,22 @@ def release(
 def nodes(
     ctx: click.Context, *, cluster: str | None, standings: Sequence[str], as_json: bool
 ) -> None:
-    """The nodes and how they stand.
+    """The nodes and how they stand, and how many more the guard lets go.
 
     Exit: 1 if one is not healthy, 2 if one cannot be seen (all nodes asked for, whatever --standing).
     """
-    rows = server_of(ctx).nodes(None if cluster is None else cluster_name(cluster))
+    named = None if cluster is None else cluster_name(cluster)
+    server = server_of(ctx)
+    rows = server.nodes(named)
     code = nodes_code(rows)
     chosen = [row for row in rows if not standings or row.standing.value in standings]
     chosen.sort(key=lambda row: (row.cluster, row.node))
-    _say(chosen, lambda: text.nodes(chosen), as_json=as_json)
+
+    def lines() -> list[str]:
+        views = [one for one in server.clusters() if named in {None, one.cluster}]
+        return text.nodes(chosen) + text.guards(views)
+
+    _say(chosen, lines, as_json=as_json)
     ctx.exit(code)
 
 

@@ -12,6 +12,7 @@ from komainu.core.names import ClusterName, NodeKey, cluster_name, node_name
 from komainu.core.views import (
     Answer,
     Ask,
+    ClusterView,
     DecisionPage,
     FindingPage,
     FindingView,
@@ -27,6 +28,7 @@ class Server(Protocol):
     """The API as these commands use it; clients/api.py is the real one."""
 
     def cluster(self) -> ClusterName: ...
+    def clusters(self) -> list[ClusterView]: ...
     def nodes(self, cluster: str | None = None) -> list[NodeRow]: ...
     def node(self, key: NodeKey) -> NodeView: ...
     def findings(

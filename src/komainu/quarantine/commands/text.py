@@ -14,6 +14,7 @@ from komainu.core.observation import Finding
 from komainu.core.verdict import Verdict
 from komainu.core.views import (
     Answer,
+    ClusterView,
     DecisionView,
     FindingView,
     GuardView,
@@ -210,6 +211,21 @@ def _next(
 
 def _count(number: int, what: str) -> str:
     return f"{number} {what}" if number == 1 else f"{number} {what}s"
+
+
+def guards(views: Sequence[ClusterView]) -> list[str]:
+    """How much room each cluster's guard has left, and what it keeps in service."""
+    lines: list[str] = []
+    for view in sorted(views, key=lambda one: one.cluster):
+        lines.append(f"{shown(view.cluster)}: {guard_line(view.guard)}")
+        if view.held_back:
+            more = len(view.held_back) - 10
+            named = " ".join(shown(node) for node in view.held_back[:10])
+            said = f"{named} and {more} more" if more > 0 else named
+            lines.append(
+                f"  held back, and in service: {said}; why: komainu why {shown(view.cluster)}/NODE"
+            )
+    return lines
 
 
 def guard_line(guard: GuardView) -> str:

@@ -130,6 +130,20 @@ def held_back(
     return {row.node: _decision(row.body) for row in connection.execute(query)}
 
 
+def kept_in_service(
+    connection: Connection, cluster: ClusterName, now: datetime
+) -> Sequence[NodeName]:
+    """Nodes the guard, and nothing else, keeps in service though they are condemned."""
+    query = select(decisions.c.node).where(
+        decisions.c.cluster == cluster,
+        decisions.c.allowed.is_(False),
+        decisions.c.final.is_(False),
+        decisions.c.result == Result.HELD.value,
+        _not_expired(now),
+    )
+    return sorted(set(connection.execute(query).scalars()))
+
+
 def removed_since(
     connection: Connection, cluster: ClusterName, since: datetime
 ) -> tuple[datetime, ...]:
