@@ -17,10 +17,11 @@ import gc
 import re
 import time
 from collections.abc import Callable, Iterable, Sequence
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 from bench.report import Report, options, show
+from komainu.agent.follow import AT_ONCE
 from komainu.core.names import NodeKey, cluster_name, node_name
 from komainu.health.collect import observations_of
 from komainu.health.detect import Memory, detect
@@ -33,8 +34,7 @@ KEY = NodeKey(cluster_name("bench"), node_name("node1"))
 BOOT_ID = "00000000-0000-4000-8000-000000000000"
 BOOTED = datetime(2026, 11, 30, tzinfo=UTC)
 APART_US = 1_500_000
-BATCH = 1000
-"""Records per call: about what one read of a flooded /dev/kmsg brings."""
+NOW = BOOTED + timedelta(days=30)
 
 
 def benign_lines() -> list[str]:
@@ -82,11 +82,11 @@ def records(texts: Sequence[str], apart_us: int) -> list[KernelRecord]:
 
 
 def findings_of(lines: Sequence[KernelRecord]) -> int:
-    """The whole way, batch by batch; how many findings came out."""
+    """As the agent goes (agent/follow.py): batch by batch, with the same calls; how many findings came out."""
     memory, found = Memory(), 0
-    for start in range(0, len(lines), BATCH):
+    for start in range(0, len(lines), AT_ONCE):
         seen = observations_of(
-            lines[start : start + BATCH], key=KEY, boot_id=BOOT_ID, booted=BOOTED
+            lines[start : start + AT_ONCE], key=KEY, boot_id=BOOT_ID, booted=BOOTED, now=NOW
         )
         memory, findings = detect(memory, seen)
         found += len(findings)

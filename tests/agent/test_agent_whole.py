@@ -394,6 +394,34 @@ async def test_a_spool_full_of_real_data_stops_the_reading_and_says_so(bed: Bed)
     assert bed.node.cursor.seq == 40
 
 
+async def test_only_lines_that_no_finding_rests_on_are_dropped_and_counted(bed: Bed) -> None:
+    await bed.started()
+    await bed.becomes("OK/settled")
+    bed.server.down = True
+    bed.node.disk.spool._max_bytes = 6000
+    bed.kernel.write(XID_79)
+    for number in range(60):
+        bed.kernel.write(f"NVRM: GPU Board Serial Number: {number:013}")
+        await settle()
+    await until(lambda: bed.node.spool.dropped() > 0)
+    assert not bed.node.full
+    bed.server.down = False
+    await bed.clock.forward(20)
+    await until(lambda: _seen(bed, ObservationKind.KERNEL_LINE))
+    await until(lambda: not bed.node.spool.parcel(1).ids)
+    told = {bool(one.debug): one for one in _seen(bed, ObservationKind.KERNEL_LINE)}
+    assert told[True].data["text"] != XID_79
+    assert told[False].data["text"] == XID_79
+    dropped = sum(batch.dropped_debug for batch in bed.server.batches)
+    lines = [one for one in _seen(bed, ObservationKind.KERNEL_LINE) if one.debug]
+    assert dropped > 0
+    assert len(lines) + dropped == 60
+    spoken = [
+        one for one in _seen(bed, ObservationKind.AGENT) if one.data["event"] == "spool_dropped"
+    ]
+    assert sum(int(str(one.data["dropped"])) for one in spoken) == dropped
+
+
 async def test_a_loop_that_fails_unforeseen_is_restarted_and_makes_the_node_unknown(
     bed: Bed,
 ) -> None:

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from tests.agent.fakes import KEY
 
-from komainu.agent.node import Cursor
+from komainu.agent.place import Cursor
 from komainu.agent.spool import Active, Spool
 from komainu.core.errors import StorageError
 from komainu.core.observation import Component, Finding, Observation, ObservationKind

@@ -11,6 +11,7 @@ from komainu.health.collect import observation_of, observation_of_previous, obse
 from komainu.health.detect import Memory, detect
 from komainu.ports import KernelRecord
 
+LATER = START + timedelta(days=1)
 OFF = xid(79, "GPU has fallen off the bus.")
 
 
@@ -30,7 +31,10 @@ def test_a_kernel_record_becomes_an_observation() -> None:
 @pytest.mark.parametrize("facility", range(1, 24))
 def test_what_user_space_wrote_means_nothing(facility: int) -> None:
     assert observation_of(record(facility=facility), key=KEY, boot_id=BOOT, at=START) is None
-    assert observations_of([record(facility=facility)], key=KEY, boot_id=BOOT, booted=START) == []
+    assert (
+        observations_of([record(facility=facility)], key=KEY, boot_id=BOOT, booted=START, now=LATER)
+        == []
+    )
 
 
 def test_a_record_of_the_kernel_has_no_prefix_to_take_off() -> None:
@@ -46,15 +50,20 @@ def test_a_record_of_the_kernel_has_no_prefix_to_take_off() -> None:
 
 def test_benign_records_are_dropped() -> None:
     records = [record(text, seq=n) for n, text in enumerate(benign())]
-    assert observations_of(records, key=KEY, boot_id=BOOT, booted=START) == []
+    assert observations_of(records, key=KEY, boot_id=BOOT, booted=START, now=LATER) == []
 
 
 def test_many_at_once_are_the_same_as_one_by_one() -> None:
     records = [record(seq=1), record("usb 1-1: new device", seq=2), record(xid(48), seq=3)]
-    many = observations_of(records, key=KEY, boot_id=BOOT, booted=START)
+    many = observations_of(records, key=KEY, boot_id=BOOT, booted=START, now=LATER)
     at = START + timedelta(seconds=2.5)
     single = [observation_of(r, key=KEY, boot_id=BOOT, at=at) for r in records]
     assert many == [seen for seen in single if seen is not None]
+
+
+def test_no_record_is_later_than_now() -> None:
+    (seen,) = observations_of([record()], key=KEY, boot_id=BOOT, booted=START, now=START)
+    assert seen.at == START
 
 
 def test_the_same_record_of_another_boot_is_another_observation() -> None:

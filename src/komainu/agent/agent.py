@@ -26,7 +26,8 @@ from komainu.agent.disk import Disk
 from komainu.agent.follow import Follower
 from komainu.agent.gate import GateFollower
 from komainu.agent.look import Looker
-from komainu.agent.node import Cursor, Node, Place
+from komainu.agent.node import Node
+from komainu.agent.place import Cursor, Place
 from komainu.agent.previous_boot import PREVIOUS_BOOT, PreviousBoot
 from komainu.agent.ship import Shipper
 from komainu.config import AgentConfig

@@ -12,12 +12,13 @@ from collections.abc import AsyncIterator, Sequence
 from datetime import datetime, timedelta
 
 from komainu.agent.checks import KERNEL_LOG, Look, kernel_log
-from komainu.agent.node import Cursor, Node
+from komainu.agent.node import Node
+from komainu.agent.place import Cursor
 from komainu.core.errors import OutsideError
 from komainu.core.names import stable_id
 from komainu.core.observation import Observation, ObservationKind
 from komainu.core.verdict import Verdict
-from komainu.health.collect import observation_of
+from komainu.health.collect import observations_of
 from komainu.ports import Clock, KernelGap, KernelLog, KernelRecord
 
 AT_ONCE = 256
@@ -33,7 +34,8 @@ class Follower:
     def __init__(self, node: Node, kernel: KernelLog, clock: Clock) -> None:
         self._node, self._kernel, self._clock = node, kernel, clock
         # The catalogue is read and its patterns compiled here, not at the first fault (50 ms).
-        observation_of(FIRST, key=node.key, boot_id=node.boot_id, at=clock.now())
+        now = clock.now()
+        observations_of([FIRST], key=node.key, boot_id=node.boot_id, booted=now, now=now)
         self._wanted: int | None = None
         self._caught_up = False
         self._until: list[tuple[int | None, asyncio.Future[None]]] = []
@@ -84,18 +86,19 @@ class Follower:
 
     def _judge(self, items: Sequence[KernelRecord | KernelGap]) -> None:
         node, now = self._node, self._clock.now()
-        boot_at = now - timedelta(seconds=self._clock.uptime_s())
-        seen: list[Observation] = []
+        records = [item for item in items if isinstance(item, KernelRecord)]
+        seen = [self._gap(item, now) for item in items if isinstance(item, KernelGap)]
+        seen += observations_of(
+            records,
+            key=node.key,
+            boot_id=node.boot_id,
+            booted=now - timedelta(seconds=self._clock.uptime_s()),
+            now=now,
+        )
         cursor = node.cursor
-        for item in items:
-            if isinstance(item, KernelGap):
-                seen.append(self._gap(item, now))
-                continue
-            cursor = Cursor(boot_id=node.boot_id, seq=item.seq, mono_us=item.mono_us)
-            at = min(now, boot_at + timedelta(microseconds=item.mono_us))
-            found = observation_of(item, key=node.key, boot_id=node.boot_id, at=at)
-            if found is not None:
-                seen.append(found)
+        if records:
+            last = records[-1]
+            cursor = Cursor(boot_id=node.boot_id, seq=last.seq, mono_us=last.mono_us)
         if seen:
             node.learn(seen, cursor=cursor)
         else:

@@ -14,15 +14,15 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Collection, Mapping, Sequence
 from datetime import timedelta
-from pathlib import Path
 
 import msgspec
 import structlog
 
 from komainu.agent.checks import CHECKS, GpuBaseline, Look
 from komainu.agent.disk import Disk
+from komainu.agent.place import Cursor, Place
 from komainu.agent.publish import VerdictFiles
-from komainu.agent.spool import Active, Spool
+from komainu.agent.spool import Active, Spool, told_apart
 from komainu.core.decision import Order, OrderKind
 from komainu.core.errors import StorageError
 from komainu.core.gate import write_verdict
@@ -45,26 +45,6 @@ START_S = 3.0
 """Bound on the first look; below the age at which a verdict is stale (ttl_s)."""
 CARRIED_BY_A_CHECK = frozenset({"HOST-KMSG-UNREADABLE"})
 """Findings that are told and do not weigh: the check of that condition does, and ends with it."""
-
-
-class Cursor(msgspec.Struct, frozen=True, kw_only=True):
-    """How far the kernel log of one boot has been judged."""
-
-    boot_id: str = ""
-    seq: int | None = None
-    mono_us: int = 0
-
-
-class Place(msgspec.Struct, frozen=True, kw_only=True):
-    """Where one agent keeps its files, and how much."""
-
-    state_dir: Path
-    run_dir: Path
-    spool_max_bytes: int
-
-    @property
-    def spool(self) -> Path:
-        return self.state_dir / "agent.db"
 
 
 class Node:
@@ -138,7 +118,7 @@ class Node:
         if active:
             self.publish()
         self._keep(
-            observations=observations,
+            observations=told_apart(observations, concluded),
             findings=list(fresh.values()),
             active=list(active.values()),
         )
@@ -204,7 +184,14 @@ class Node:
     def _spoken(self, event: str, data: Mapping[str, Scalar]) -> Observation:
         now = self._clock.now()
         return Observation(
-            id=stable_id(self.key.cluster, self.key.node, event, now.isoformat(), prefix="O-"),
+            id=stable_id(
+                self.key.cluster,
+                self.key.node,
+                event,
+                now.isoformat(),
+                *map(str, data.values()),
+                prefix="O-",
+            ),
             cluster=self.key.cluster,
             node=self.key.node,
             kind=ObservationKind.AGENT,
@@ -380,7 +367,8 @@ class Node:
             self.publish()
         if dropped:
             self.log.warning("debug_data_dropped", dropped=dropped)
-            self._keep(observations=[self._spoken("spool_dropped", {"dropped": dropped})])
+            data = {"dropped": dropped, "untold": self.spool.dropped()}
+            self._keep(observations=[self._spoken("spool_dropped", data)])
 
     def _load(self) -> None:
         """Take up where the last run stopped. State in another form is a failed disk, not a crash."""

@@ -14,7 +14,8 @@ from collections.abc import Sequence
 from datetime import timedelta
 
 from komainu.agent.checks import Look
-from komainu.agent.node import Cursor, Node
+from komainu.agent.node import Node
+from komainu.agent.place import Cursor
 from komainu.core.errors import OutsideError
 from komainu.core.names import stable_id
 from komainu.core.observation import Observation, ObservationKind

@@ -260,6 +260,19 @@ class Spool:
             ) from error
 
 
+def told_apart(seen: Sequence[Observation], concluded: Sequence[Finding]) -> list[Observation]:
+    """Kernel lines that no finding rests on (a GPU's serial number, the fortieth line of one error)
+    are debug data: shipped like the rest, and the first to go when the spool is full.
+    """
+    evidence = {one.observation for finding in concluded for one in finding.evidence}
+    return [
+        msgspec.structs.replace(one, debug=True)
+        if one.kind is ObservationKind.KERNEL_LINE and one.id not in evidence
+        else one
+        for one in seen
+    ]
+
+
 def _rank(observation: Observation) -> int:
     if observation.debug:
         return _DEBUG

@@ -27,7 +27,7 @@ class ObservationKind(enum.StrEnum):
     GATE = "gate"
     """The gate let a job in or refused it. data: see core/gate.py GateRecord fields."""
     AGENT = "agent"
-    """The agent speaks of itself: started, stopping, spool_full, spool_dropped, clock."""
+    """The agent speaks of itself. data: event (started, stopping, spool_dropped), and what of it."""
     SCHEDULER = "scheduler"
     """The scheduler's view of a node changed. data: state, flags, reason, reason_by."""
 
@@ -47,7 +47,8 @@ class Observation(msgspec.Struct, frozen=True, kw_only=True):
     """When it happened, aware UTC."""
     data: dict[str, Scalar] = {}
     debug: bool = False
-    """Debug data is the only data a full spool may drop (and it says so when it does)."""
+    """Debug data is the only data a full spool may drop (and it says so when it does): kernel lines
+    that no finding rests on."""
 
     @property
     def key(self) -> NodeKey:

@@ -53,9 +53,17 @@ def _observation(
 
 
 def observations_of(
-    records: Iterable[KernelRecord], *, key: NodeKey, boot_id: str, booted: datetime
+    records: Iterable[KernelRecord],
+    *,
+    key: NodeKey,
+    boot_id: str,
+    booted: datetime,
+    now: datetime,
 ) -> list[Observation]:
-    """`observation_of` for many records, their time reckoned from `booted`: what drains a flood."""
+    """`observation_of` for many records: what the agent reads its log with, one line or a flood.
+
+    Their time is reckoned from `booted`, and is never after `now`: the two clocks drift apart.
+    """
     read, hashed = shipped(), _hashed(key, boot_id)
     found: list[Observation] = []
     for record in records:
@@ -63,7 +71,7 @@ def observations_of(
         # The reader's own first test, before any call: nine of ten records stop here.
         if (text[:4] in HEADS or ERROR_WORD in text) and record.facility == KERNEL and read(text):
             at = booted + timedelta(0, 0, record.mono_us)  # by position: half the cost
-            found.append(_observation(record, key, boot_id, at, hashed))
+            found.append(_observation(record, key, boot_id, min(at, now), hashed))
     return found
 
 
