@@ -123,8 +123,6 @@ function Detail({ view, parts, time }) {
       ['NVIDIA advises', f.vendor_action ?? 'nothing'],
       ['Driver says', f.driver_action === null ? 'nothing' : `action ${f.driver_action}`],
       ['Our class', f.fault_class],
-      ['Confidence', String(f.confidence)],
-      ['Job', f.job ?? 'none known'],
       ['Graded by', f.catalogue],
       ['Received', html`<${When} at=${view.received} ...${time} />`],
       ...(view.open ? [] : [/** @type {[string, any]} */ (['Closed by', view.released_by])]),
