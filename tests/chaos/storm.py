@@ -135,7 +135,7 @@ class Storm:
 
     def _submissions(self) -> None:
         chance = self._chance["jobs"]
-        while not self._over.wait(chance.expovariate(1.2)):
+        while not self._over.wait(chance.expovariate(1.5)):
             waiting = self._slurm("squeue", "-h", "-a", "-t", "pending", "-o", "%A").split()
             if len(waiting) < WAITING_MAX:
                 size, lasts = chance.choice((1, 1, 2)), chance.uniform(0.1, 3)
@@ -149,7 +149,7 @@ class Storm:
     def _releases(self) -> None:
         """Ann gives nodes back through Komainu, the vendor's among them: a mistake she may make."""
         chance = self._chance["ann"]
-        while not self._over.wait(chance.expovariate(1.2)):
+        while not self._over.wait(chance.expovariate(1.5)):
             with contextlib.suppress(KomainuError):  # the server is down: she tries again later
                 rows = self._site.api.nodes(self._site.cluster)
                 out = [NodeName(r.node) for r in rows if r.standing in GIVE_BACK]
@@ -168,8 +168,11 @@ class Storm:
                 return
             reason = f"bob: fan swap {turn}"
             self._drain_by_hand(self.own, reason)
-            self._watch_it_stay(self.own, reason, chance.uniform(0.2, 1.5))
-            self._strike(self.own, chance)
+            if chance.random() < 0.3:
+                self._watch_it_stay(self.own, reason, chance.uniform(0.2, 1.5))
+            # Mostly at once: Komainu has not yet seen that the node is his.
+            for _ in range(3):
+                self._strike(self.own, chance)
             self._watch_it_stay(self.own, reason, chance.uniform(0.5, 3))
             self._slurm("scontrol", "update", f"nodename={self.own}", "state=resume")
             self.by_hand += 1

@@ -34,7 +34,7 @@ POLICY = f"""
 max_nodes = {ROOM}
 max_share = 0.5
 max_in_window = 1000
-window_s = 5
+window_s = 2
 """
 SETTLE_S = 120.0
 pytestmark = [pytest.mark.slurm, pytest.mark.chaos]
