@@ -84,6 +84,37 @@ async def test_resuming_what_is_in_service_is_already_done(slurm: ModelSlurm) ->
     assert (await one(slurm, decision(action=Action.RESUME))).result is Result.ALREADY
 
 
+class ComesBackDown(ModelSlurm):
+    """Takes the drain away, and the node is out all the same."""
+
+    reason = ""
+
+    def undrain(self, node: NodeName) -> None:
+        super().undrain(node)
+        self.shown[node] = msgspec.structs.replace(
+            self.shown[node], state="DOWN", reason=self.reason
+        )
+
+
+async def test_a_node_that_is_out_after_its_resume_is_not_called_done() -> None:
+    slurm = ComesBackDown(CLUSTER, [N1])
+    slurm.reason = "Not responding"
+    await one(slurm, decision())
+    said = await one(slurm, decision("D-2", action=Action.RESUME))
+    assert said.result is Result.FOREIGN
+    assert said.detail == "found DOWN with reason 'Not responding'"
+    assert (await one(slurm, decision("D-2", action=Action.RESUME))).result is Result.FOREIGN
+
+
+async def test_a_node_that_stays_out_under_our_reason_is_tried_again() -> None:
+    slurm = ComesBackDown(CLUSTER, [N1])
+    slurm.reason = "komainu:D-1: GPU-XID-79"
+    await one(slurm, decision())
+    said = await one(slurm, decision("D-2", action=Action.RESUME))
+    assert said.result is Result.FAILED
+    assert said.detail == "still DOWN after resume, expected it in service"
+
+
 async def test_a_node_that_is_down_for_slurms_own_reasons_is_left_to_slurm(
     slurm: ModelSlurm,
 ) -> None:

@@ -39,9 +39,7 @@ def before(decision: Decision, node: SchedulerNode | None) -> Found | None:
 def _before_resume(decision: Decision, node: SchedulerNode) -> Found | None:
     if not node.out:
         return Found(Result.ALREADY, f"found {_state(node)}, in service")
-    if node.ours or (decision.job is not None and node.gate_made):
-        return None
-    return _foreign(node)
+    return None if _may_clear(decision, node) else _foreign(node)
 
 
 def after(decision: Decision, was: SchedulerNode | None, node: SchedulerNode | None) -> Found:
@@ -49,15 +47,28 @@ def after(decision: Decision, was: SchedulerNode | None, node: SchedulerNode | N
     if node is None:
         return Found(Result.FAILED, "the scheduler no longer knows this node")
     if decision.action is Action.RESUME:
-        if not node.drained:
-            return Found(Result.DONE, f"now {_state(node)}")
-        return Found(Result.FAILED, f"still {_state(node)} after resume")
+        return _after_resume(decision, node)
     if _bears(decision, node):
         note = f"; its note {was.reason[:80]!r} gave way" if was and _noted(was) else ""
         return Found(Result.DONE, f"now {_state(node)}{note}")
     if node.out and not node.ours:
         return _foreign(node)
     return Found(Result.FAILED, f"found {_state(node)} after drain, expected our DRAIN")
+
+
+def _after_resume(decision: Decision, node: SchedulerNode) -> Found:
+    """In service, by the same test as before; out still is either ours, to be tried again, or another's
+    doing, such as a node that is down.
+    """
+    if not node.out:
+        return Found(Result.DONE, f"now {_state(node)}")
+    if _may_clear(decision, node):
+        return Found(Result.FAILED, f"still {_state(node)} after resume, expected it in service")
+    return _foreign(node)
+
+
+def _may_clear(decision: Decision, node: SchedulerNode) -> bool:
+    return node.ours or (decision.job is not None and node.gate_made)
 
 
 def _bears(decision: Decision, node: SchedulerNode) -> bool:
