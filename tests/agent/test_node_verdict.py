@@ -80,6 +80,8 @@ def test_one_check_that_could_not_look_is_unknown_and_named() -> None:
     found = _judge(checks=checks, details={"gpus": "driver not loaded"})
     assert found.verdict is Verdict.UNKNOWN
     assert found.message == "gpus UNKNOWN: driver not loaded"
+    assert found.details == {"gpus": "driver not loaded"}
+    assert _judge(checks=checks).details == {"gpus": "no detail"}
 
 
 def test_a_check_switched_off_is_never_ok() -> None:

@@ -5,7 +5,7 @@ import test from 'node:test';
 import { decode, encode } from '../../src/komainu/console/static/core/columns.mjs';
 import { backoff, caughtUp, feedFrom, fold, gatherFor } from '../../src/komainu/console/static/core/feed.mjs';
 import { foldByCause, steady } from '../../src/komainu/console/static/core/findings.mjs';
-import { ago, clock, count, moment, span } from '../../src/komainu/console/static/core/format.mjs';
+import { ago, clock, count, moment, pieces, span } from '../../src/komainu/console/static/core/format.mjs';
 import { CELL, GAP, fit, hit, layout, lookAt, nearest, neighbour, nodeAt, zoomAt } from '../../src/komainu/console/static/core/layout.mjs';
 import { alarm, heldBack } from '../../src/komainu/console/static/core/guard.mjs';
 import { compareNatural } from '../../src/komainu/console/static/core/natural.mjs';
@@ -280,6 +280,13 @@ test('the alarm says when, how many, which limit and until when', () => {
 test('needs lists what the guard holds back before everything else', () => {
   const rows = [row('f', 'r', 'faulty'), row('h', 'r', 'foreign'), row('q', 'r', 'quarantined')];
   assert.deepEqual(needs(pictureOfRows(rows, 1), 3, new Set(['h'])).shown.map((node) => node.name), ['h', 'f', 'q']);
+});
+
+test('long ids are shortened for the eye and kept whole behind it; the rest of a text stays as it is', () => {
+  const whole = 'D-a4353ceec3e1d199f9df';
+  assert.deepEqual(pieces(`komainu:${whole}: why`), [{ text: 'komainu:', id: '' }, { text: 'D-a4353cee…', id: whole }, { text: ': why', id: '' }]);
+  assert.deepEqual(pieces(`${whole} F-0123456789abcdef`).filter((piece) => piece.id).map((piece) => piece.text), ['D-a4353cee…', 'F-01234567…']);
+  for (const text of ['', 'D-0012', 'GPU-00000012-0003', 'x'.repeat(300)]) assert.equal(pieces(text).map((piece) => piece.text).join(''), text);
 });
 
 test('times and counts read as a person says them', () => {

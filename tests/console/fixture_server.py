@@ -26,6 +26,8 @@ from tests.console import synthetic as made
 
 from komainu.console.frame import routes
 from komainu.core.decision import Outcome, Result
+from komainu.core.node import NodeVerdict
+from komainu.core.verdict import Verdict
 from komainu.core.views import (
     Answer,
     ClusterView,
@@ -70,6 +72,8 @@ class World:
     asked: list[dict[str, object]] = field(default_factory=list)
     broken: bool = False
     slow_s: float = 0
+    silent: str = ""
+    """A node whose last verdict was OK, and whose agent is heard no more."""
 
     def __post_init__(self) -> None:
         self.rows = {row.node: row for row in map(made.row, range(self.nodes))}
@@ -262,7 +266,10 @@ class Api:
         if found is None:
             return _error(404, f"No node {request.path_params['node']!r} in this cluster.")
         number = int(found.node.removeprefix("gpu-"))
-        return _json(NodeView(**made.node_view(number, found), guard=self.world.guard))  # type: ignore[arg-type]
+        fields = made.node_view(number, found)
+        if found.node == self.world.silent:
+            fields["verdict"] = NodeVerdict(verdict=Verdict.OK)
+        return _json(NodeView(**fields, guard=self.world.guard))  # type: ignore[arg-type]
 
     async def act(self, request: Request) -> Response:
         node, what = request.path_params["node"], request.path_params["what"]

@@ -25,6 +25,9 @@ CLUSTER = ClusterName("lab-a")
 HOSTILE = '<img src=x onerror="window.__owned=1">\'"&<script>window.__owned=1</script>'
 NOW = datetime.now(UTC).replace(microsecond=0)
 PER_RACK = 8
+LONG_ID = "D-a4353ceec3e1d199f9df"
+BLIND = 38
+"""The node whose agent speaks and could not look."""
 
 # The nodes that are not healthy, by number.
 _SPECIAL = {
@@ -37,6 +40,11 @@ _SPECIAL = {
     45: Standing.QUARANTINED,
     58: Standing.WATCHED,
     77: Standing.QUARANTINED,
+}
+_VERDICTS = {
+    Standing.FAULTY: Verdict.FAULT,
+    Standing.QUARANTINED: Verdict.FAULT,
+    Standing.UNSEEN: Verdict.UNKNOWN,
 }
 _FAULTS = {
     12: ("GPU-XID-79", Severity.FATAL, 3, "GPU has fallen off the bus"),
@@ -84,7 +92,7 @@ def row(number: int) -> NodeRow:
     gpus = () if number == 39 else tuple(_gpu(number, i, standing) for i in range(8))
     why = {
         Standing.FOREIGN: "drained by root: replacing a DIMM, ticket 4411",
-        Standing.UNSEEN: "the agent has been silent for 4 minutes",
+        Standing.UNSEEN: "gpus UNKNOWN: the driver lists no GPU",
     }.get(standing, "")
     if fault is not None:
         why = f"{fault[0]} on GPU {fault[2]}: {fault[3]}"
@@ -95,7 +103,7 @@ def row(number: int) -> NodeRow:
         node=name_of(number),
         rack=f"rack-{number // PER_RACK + 1}",
         standing=standing,
-        verdict=Verdict.FAULT if fault else Verdict.OK,
+        verdict=_VERDICTS.get(standing, Verdict.OK),
         why=why,
         since=NOW - (age if standing is not Standing.HEALTHY else timedelta(days=3)),
         seen=None if number == 39 else NOW - timedelta(seconds=4),
@@ -244,8 +252,8 @@ def node_view(number: int, node_row: NodeRow, **changes: object) -> dict[str, ob
         node=name_of(number),
         state=node_row.scheduler.split("+", maxsplit=1)[0],
         flags=frozenset({"DRAIN"}) if "DRAIN" in node_row.scheduler else frozenset(),
-        reason=f"komainu:D-{number:04d}: {node_row.why}" if condemned else "",
-        reason_by="komainu" if condemned else "",
+        reason=f"komainu:{LONG_ID}: {node_row.why}" if condemned else "",
+        reason_by="root" if condemned else "",
         reason_at=node_row.since if condemned else None,
         gpus=8,
     )
@@ -265,7 +273,12 @@ def node_view(number: int, node_row: NodeRow, **changes: object) -> dict[str, ob
             verdict=node_row.verdict,
             phase=Phase.SETTLED,
             since=node_row.since,
-            checks={"kernel log": Verdict.OK, "driver": Verdict.OK},
+            checks={
+                "clock": Verdict.OK,
+                "gpus": Verdict.UNKNOWN if number == BLIND else Verdict.OK,
+                "kernel-log": Verdict.OK,
+            },
+            details={"gpus": f"the driver lists no GPU {HOSTILE}"} if number == BLIND else {},
         ),
         "scheduler": scheduler,
         "standing_decision": decision(number) if condemned and not held else None,

@@ -5,11 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator
 from urllib.parse import parse_qs, urlsplit
 
+import msgspec
 import pytest
 from playwright.sync_api import Browser, ConsoleMessage, Page, expect
 from tests.console.browser import chromium, serving
 from tests.console.fixture_server import Running, World
 
+from komainu.core.verdict import Verdict
 from komainu.core.views import Standing
 
 pytestmark = [pytest.mark.browser, pytest.mark.timeout(120)]
@@ -264,6 +266,51 @@ def test_a_node_nobody_hears_is_hollow_and_says_so(seat: Seat) -> None:
     page = seat.go("/n/lab-a/gpu-039")
     expect(page.locator(".banner")).to_contain_text("No agent has ever spoken")
     expect(page.locator(".empty")).to_contain_text("No GPU was seen")
+
+
+def test_a_node_that_could_not_look_says_which_check_and_why(seat: Seat) -> None:
+    seat.sign_in()
+    page = seat.go("/n/lab-a/gpu-038")
+    expect(page.locator(".banner")).to_contain_text("1 check could not look")
+    expect(page.locator(".blind")).to_contain_text("gpus: the driver lists no GPU <img src=x")
+    agent = page.get_by_role("heading", name="Agent").locator("../..")
+    expect(agent).to_contain_text("UNKNOWN · the driver lists no GPU")
+
+
+def test_a_silent_agent_is_told_from_one_that_could_not_look(seat: Seat) -> None:
+    world = seat.site.world
+    world.rows["gpu-003"] = msgspec.structs.replace(
+        world.rows["gpu-003"], standing=Standing.UNSEEN, verdict=Verdict.UNKNOWN
+    )
+    world.silent = "gpu-003"
+    seat.sign_in()
+    page = seat.go("/n/lab-a/gpu-003")
+    expect(page.locator(".banner")).to_contain_text("The agent has been silent since")
+
+
+def test_a_long_id_is_shortened_and_told_whole_on_hover(seat: Seat) -> None:
+    seat.sign_in()
+    page = seat.go("/n/lab-a/gpu-012")
+    panel = page.get_by_role("heading", name="Scheduler").locator("../..")
+    expect(panel).to_contain_text("komainu:D-a4353cee…: GPU-XID-79")
+    expect(panel.locator("abbr")).to_have_attribute("title", "D-a4353ceec3e1d199f9df")
+
+
+def test_a_long_reason_wraps_and_pushes_nothing_out_of_sight(seat: Seat) -> None:
+    world = seat.site.world
+    world.rows["gpu-012"] = msgspec.structs.replace(
+        world.rows["gpu-012"], why="x" * 400 + " " + "long words " * 40
+    )
+    seat.sign_in()
+    for path in ("/n/lab-a/gpu-012", "/c/lab-a?sel=gpu-012"):
+        page = seat.go(path)
+        page.wait_for_selector(".why")
+        page.wait_for_timeout(300)
+        wide = page.evaluate(
+            "() => [document.documentElement, ...document.querySelectorAll('main, .panel, .side')]"
+            ".filter((part) => part.scrollWidth > part.clientWidth + 1).map((part) => part.className)"
+        )
+        assert wide == []
 
 
 def test_a_hold_shows_its_dry_run_first_then_does_it(seat: Seat) -> None:

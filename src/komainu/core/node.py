@@ -37,6 +37,8 @@ class NodeVerdict(msgspec.Struct, frozen=True, kw_only=True):
     advise_only: bool = False
     checks: dict[str, Verdict] = {}
     """What was looked at, each with its own verdict, so that what was not seen stays visible."""
+    details: dict[str, str] = {}
+    """Why, for each of `checks` that is not OK."""
 
 
 class NodePolicy(msgspec.Struct, frozen=True, kw_only=True):

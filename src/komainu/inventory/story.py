@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 
 from komainu.core.decision import Order
-from komainu.core.observation import Observation, ObservationKind
+from komainu.core.observation import Observation, ObservationKind, Scalar
 from komainu.core.record import DecisionRecord, GateSeen, History
 from komainu.core.views import StoryLine
+
+MOST = 400
+"""Characters of one line: a scheduler's reason is somebody else's text of any length."""
+_Data = Mapping[str, Scalar]
 
 
 def story(history: History, limit: int) -> list[StoryLine]:
@@ -59,7 +63,51 @@ def _gate(seen: GateSeen) -> str:
 
 
 def _spoken(spoken: Observation) -> str:
-    said = " ".join(
-        f"{name}={value}" for name, value in spoken.data.items() if value not in ("", None)
+    told = _TOLD.get(spoken.kind)
+    return (told(spoken.data) if told else f"{spoken.kind}: {_listed(spoken.data)}")[:MOST]
+
+
+def _agent(data: _Data) -> str:
+    event = str(data.get("event", ""))
+    rest = _listed({name: value for name, value in data.items() if name != "event"})
+    return f"the agent {_EVENTS.get(event, f'says {event}')}" + (f" ({rest})" if rest else "")
+
+
+def _gap(data: _Data) -> str:
+    records = f"{data.get('lost')} kernel records ({data.get('first_seq')}-{data.get('last_seq')})"
+    return f"{records} were overwritten before they could be read"
+
+
+def _source(data: _Data) -> str:
+    which = "the previous boot's kernel log" if data.get("boot") == "previous" else "the kernel log"
+    if data.get("readable"):
+        return f"{which} can be read again"
+    return f"{which} could not be read: {data.get('why') or 'no reason was given'}"
+
+
+def _scheduler(data: _Data) -> str:
+    """`IDLE+DRAIN, set by root: komainu:D-…: why`."""
+    state = "+".join(str(data[part]) for part in ("state", "flags") if data.get(part))
+    by = f", set by {data['reason_by']}" if data.get("reason_by") and data.get("reason") else ""
+    return f"{state}{by}" + (f": {data['reason']}" if data.get("reason") else "")
+
+
+def _listed(data: _Data) -> str:
+    return ", ".join(
+        f"{name.replace('_', ' ')} {value}"
+        for name, value in data.items()
+        if value not in ("", None)
     )
-    return f"{spoken.kind}: {said}"[:300]
+
+
+_EVENTS = {
+    "started": "started",
+    "stopping": "is stopping",
+    "spool_dropped": "dropped kernel lines that no finding rests on: its spool was full",
+}
+_TOLD: Mapping[ObservationKind, Callable[[_Data], str]] = {
+    ObservationKind.AGENT: _agent,
+    ObservationKind.KERNEL_GAP: _gap,
+    ObservationKind.KERNEL_SOURCE: _source,
+    ObservationKind.SCHEDULER: _scheduler,
+}

@@ -134,6 +134,9 @@ def node_verdict(  # noqa: PLR0917  a fixed seam between rooms
         since=min(times, default=None),
         advise_only=standing.advise is not None,
         checks=dict(checks),
+        details={
+            name: _why(name, details or {}) for name in checks if checks[name] is not Verdict.OK
+        },
     )
 
 
@@ -168,6 +171,10 @@ def _waits_for_the_server(
     return all(timedelta(0) <= age < bound for age in ages)
 
 
+def _why(check: str, details: Mapping[str, str]) -> str:
+    return details.get(check) or "no detail"
+
+
 def _message(ground: _Ground, verdict: Verdict, details: Mapping[str, str]) -> str:
     """One line for the operator, made from codes, reasons and our own words only."""
     hold, checks = ground.standing.hold, ground.checks
@@ -180,7 +187,7 @@ def _message(ground: _Ground, verdict: Verdict, details: Mapping[str, str]) -> s
         more = f" (+{len(named) - 1} more)" if len(named) > 1 else ""
         parts.append(f"{named[0].code} on {named[0].component}: {named[0].summary}{more}")
     parts.extend(
-        f"{name} {checks[name]}: {details.get(name, 'no detail')}"
+        f"{name} {checks[name]}: {_why(name, details)}"
         for name in sorted(checks)
         if checks[name] is not Verdict.OK
     )

@@ -3,7 +3,7 @@ import { get, nodeApi } from './api.mjs';
 import { ActionButtons, ActionPanel, Panel } from './act.mjs';
 import { html } from './dom.mjs';
 import { useLoad } from './load.mjs';
-import { FindingBlock, Facts, StandingLine, When } from './parts.mjs';
+import { FindingBlock, Facts, StandingLine, Text, When } from './parts.mjs';
 import { nodePath, setParams } from './route.mjs';
 import { Failed, Skeleton } from './states.mjs';
 
@@ -23,7 +23,7 @@ export function Inspector({ shell, node, act }) {
     ${!view && !load.error && html`<${Skeleton} />`}
     ${view && html`
       <${StandingLine} row=${view.row} verdict=${view.verdict} time=${time} />
-      ${view.row.why && html`<p class="why">${view.row.why}</p>`}
+      ${view.row.why && html`<p class="why"><${Text} text=${view.row.why} /></p>`}
       <${ActionButtons} role=${me.role} standing=${view.row.standing} onAsk=${(/** @type {string} */ what) => setParams({ act: what })} />
       ${open.slice(0, MOST_FINDINGS).map((/** @type {any} */ f) => html`<${FindingBlock} key=${f.finding.id} view=${f} time=${time} most=${3} />`)}
       ${open.length > MOST_FINDINGS && html`<p class="dim small">${open.length - MOST_FINDINGS} more on the node's page.</p>`}

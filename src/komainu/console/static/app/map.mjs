@@ -11,7 +11,7 @@ import { GuardAlarm } from './guard.mjs';
 import { Inspector } from './inspector.mjs';
 import { LabPanel } from './lab.mjs';
 import { useLoad } from './load.mjs';
-import { GuardRoom } from './parts.mjs';
+import { GuardRoom, Text } from './parts.mjs';
 import { findingsPath, go, nodePath, setParams } from './route.mjs';
 import { MapStage } from './stage.mjs';
 import { Banner, Empty, Failed, Skeleton } from './states.mjs';
@@ -168,7 +168,7 @@ function HoverCard({ cluster, node, gpu, shell }) {
   const one = node.gpus[gpu];
   return html`<div class="card-head"><strong>${node.name}</strong><${Badge} standing=${node.standing} /></div>
     <p class="dim">${node.rack || 'rack not known'}${node.since ? ` · ${node.standing} for ${ago(node.since * 1000, shell.time.now).replace(' ago', '')}` : ''}</p>
-    ${row?.why && html`<p>${row.why}</p>`}
+    ${row?.why && html`<p><${Text} text=${row.why} /></p>`}
     <p>${node.gpus.length ? `${busy(node)} of ${listed(node)} GPUs busy` : 'No GPU seen'}${node.open ? ` · ${count(node.open, 'open finding')}` : ''}</p>
     ${one && html`<p class="dim">GPU ${one.index}: ${gpuWords(one)}${one.busy && one.standing !== 'healthy' ? ', a job holds it' : ''}</p>`}`;
 }
@@ -187,7 +187,7 @@ function Need({ node, held, shell }) {
   const { row, error } = useWhy({ shell, cluster: shell.cluster, node });
   return html`<li><a href=${nodePath(shell.cluster, node.name)}>
     <span class="need-head"><${Glyph} kind=${node.standing} /><strong>${node.name}</strong><span class=${held ? 'warn-text' : 'dim'}>${held ? 'held back, in service' : node.standing}</span><span class="push dim">${node.since ? ago(node.since * 1000, shell.time.now) : ''}</span></span>
-    <span class="need-why">${row ? row.why || 'no reason was given' : error ? 'the reason could not be read' : '…'}</span></a></li>`;
+    <span class="need-why">${row ? html`<${Text} text=${row.why || 'no reason was given'} />` : error ? 'the reason could not be read' : '…'}</span></a></li>`;
 }
 
 /** @param {{shell: any}} props */
@@ -207,5 +207,5 @@ function Happening({ shell }) {
     ${load.data?.length === 0 && html`<p class="dim">Nothing has been found or decided here yet.</p>`}
     <ol>${(load.data ?? []).map((/** @type {any} */ line) => html`<li key=${line.key} class=${Date.parse(line.at) > first ? 'fresh' : ''}>
       <time>${clock(line.at, time.zone)}</time><span class=${`dot dot-${line.tone}`} aria-hidden="true"></span>
-      <span class="line" title=${line.text}><a href=${nodePath(cluster, line.node)}>${line.node}</a> ${line.text}</span></li>`)}</ol></section>`;
+      <span class="line" title=${line.text}><a href=${nodePath(cluster, line.node)}>${line.node}</a> <${Text} text=${line.text} /></span></li>`)}</ol></section>`;
 }

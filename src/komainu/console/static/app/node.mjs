@@ -12,7 +12,7 @@ import { html } from './dom.mjs';
 import { Glyph } from './glyph.mjs';
 import { GuardAlarm } from './guard.mjs';
 import { useLoad } from './load.mjs';
-import { DecisionLine, Facts, FindingBlock, GuardRoom, StandingLine, When } from './parts.mjs';
+import { DecisionLine, Facts, FindingBlock, GuardRoom, StandingLine, Text, When } from './parts.mjs';
 import { findingsPath, mapPath, setParams } from './route.mjs';
 import { Banner, Empty, Failed, Skeleton } from './states.mjs';
 
@@ -39,7 +39,7 @@ export function NodeScreen({ shell, node }) {
     <${Failed} load=${load} zone=${time.zone} />
     <header class="node-head panel"><div><h1>${node}</h1>
       <${StandingLine} row=${view.row} verdict=${view.verdict} time=${time} />
-      <p class="why">${view.row.why || (view.row.standing === 'healthy' ? 'Nothing speaks against this node.' : 'No reason was recorded.')}</p></div>
+      <p class="why"><${Text} text=${view.row.why || (view.row.standing === 'healthy' ? 'Nothing speaks against this node.' : 'No reason was recorded.')} /></p></div>
       <${ActionButtons} role=${me.role} standing=${view.row.standing} onAsk=${(/** @type {string} */ what) => setParams({ act: what })} /></header>
     <${Silent} view=${view} time=${time} />
     <div class="node-body">
@@ -65,7 +65,7 @@ export function NodeScreen({ shell, node }) {
         <section class="panel"><header><h2>Agent</h2></header><${Facts} rows=${[
           ['Last heard', view.row.seen ? html`<${When} at=${view.row.seen} ...${time} />` : 'never'],
           ['Verdict', view.verdict ? `${view.verdict.verdict} · ${view.verdict.phase}` : ''],
-          ...Object.entries(view.verdict?.checks ?? {}).map(([name, said]) => /** @type {[string, any]} */ ([name, said])),
+          ...Object.entries(view.verdict?.checks ?? {}).map(([name, said]) => /** @type {[string, any]} */ ([name, html`<${Check} said=${said} why=${view.verdict.details?.[name] ?? ''} />`])),
           ['Version', view.agent_version], ['Policy', view.policy_version],
           ['Boot', view.boot_id ? html`<span class="mono small">${view.boot_id}</span>` : ''],
         ]} /></section>
@@ -80,10 +80,18 @@ function Crumbs({ cluster, node }) {
 
 /** @param {{view: any, time: any}} props */
 function Silent({ view, time }) {
-  if (view.row.standing !== 'unseen') return null;
-  return html`<${Banner}>${view.row.seen
-    ? `The agent has been silent since ${moment(view.row.seen, time.zone)}: what is below is the last that was known.`
-    : 'No agent has ever spoken for this node: whether it is healthy is not known.'}</${Banner}>`;
+  const silent = view.row.verdict === 'UNKNOWN' && view.verdict?.verdict !== 'UNKNOWN';
+  if (!view.row.seen) return html`<${Banner}>No agent has ever spoken for this node: whether it is healthy is not known.</${Banner}>`;
+  if (silent) return html`<${Banner}>The agent has been silent since ${moment(view.row.seen, time.zone)}: what is below is the last that was known.</${Banner}>`;
+  const blind = Object.entries(view.verdict?.checks ?? {}).filter(([, said]) => said === 'UNKNOWN');
+  if (!blind.length) return null;
+  return html`<${Banner}><strong>${count(blind.length, 'check')} could not look,</strong> so this node is not known to be healthy:
+    <ul class="blind">${blind.map(([name]) => html`<li key=${name}><span class="mono">${name}</span>: ${view.verdict.details?.[name] ?? 'no detail'}</li>`)}</ul></${Banner}>`;
+}
+
+/** What one check said, and why it did not say OK. @param {{said: string, why: string}} props */
+function Check({ said, why }) {
+  return html`<span class=${said === 'OK' ? '' : 'warn-text'}>${said}</span>${why && html`<span class="dim"> · ${why}</span>`}`;
 }
 
 /** @param {{row: any}} props */
@@ -114,7 +122,7 @@ function SchedulerFacts({ view, time }) {
     ${!s && html`<p class="dim">The scheduler does not know this node, or has not been read yet.</p>`}
     ${s && html`<${Facts} rows=${[
       ['State', html`<span class="mono">${view.row.scheduler}</span>`],
-      ['Reason', s.reason || 'none'],
+      ['Reason', s.reason ? html`<${Text} text=${s.reason} />` : 'none'],
       ['Set by', s.reason ? s.reason_by : 'nobody'],
       ...(s.reason_at ? [/** @type {[string, any]} */ (['Set at', html`<${When} at=${s.reason_at} ...${time} />`])] : []),
     ]} />`}</section>`;
@@ -134,6 +142,6 @@ function Story({ story, time }) {
   return html`<section class="panel"><header><h2>History</h2><span class="dim">newest first</span></header>
     ${story.length === 0 && html`<p class="dim">Nothing has happened here since Komainu watches.</p>`}
     <ol class="story">${story.map((line, i) => html`<li key=${`${line.at} ${line.ref} ${i}`}>
-      <${When} at=${line.at} ...${time} /><span class=${`what what-${line.what}`}>${line.what}</span><span class="text">${line.text}</span></li>`)}</ol>
+      <${When} at=${line.at} ...${time} /><span class=${`what what-${line.what}`}>${line.what}</span><span class="text"><${Text} text=${line.text} /></span></li>`)}</ol>
     ${story.length >= PAGE_OF_STORY && html`<p class="cut">The ${PAGE_OF_STORY} newest lines are shown.</p>`}</section>`;
 }

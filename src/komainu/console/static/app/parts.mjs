@@ -1,5 +1,5 @@
 // Pieces of a node's story that the inspector and the node page share.
-import { ago, author, clock, count, moment } from '../core/format.mjs';
+import { ago, author, clock, count, moment, pieces } from '../core/format.mjs';
 import { html } from './dom.mjs';
 import { Badge } from './glyph.mjs';
 import { findingsPath } from './route.mjs';
@@ -9,6 +9,11 @@ import { findingsPath } from './route.mjs';
 /** A time with its distance; hover tells the whole date. @param {{at: any} & Time} props */
 export function When({ at, zone, now }) {
   return html`<time title=${moment(at, zone)} datetime=${at ?? ''}>${clock(at, zone)}<span class="dim"> · ${ago(at, now)}</span></time>`;
+}
+
+/** A text whose long ids are shortened; hover tells the whole one. @param {{text: string}} props */
+export function Text({ text }) {
+  return pieces(text).map((piece, i) => (piece.id ? html`<abbr key=${i} class="mono" title=${piece.id}>${piece.text}</abbr>` : piece.text));
 }
 
 /** @param {{rows: [string, any][]}} props name and value; an empty value shows as missing, not as blank */
@@ -70,9 +75,9 @@ export function DecisionLine({ view, time }) {
   const last = view.outcomes[view.outcomes.length - 1];
   return html`<div class="decision"><p><strong>${d.action}</strong> <span class=${`state state-${view.state.replace(/\W/g, '-')}`}>${view.state}</span>
       <span class="dim">by</span> ${author(d.by)} <span class="push"><${When} at=${d.at} ...${time} /></span></p>
-    <p>${d.reason}</p>
+    <p><${Text} text=${d.reason} /></p>
     ${view.limit && html`<p class="warn-text">Held back by the guard: ${view.limit}</p>`}
-    ${last?.detail && html`<p class="dim">${last.detail}</p>`}
+    ${last?.detail && html`<p class="dim"><${Text} text=${last.detail} /></p>`}
     <p class="dim small">${d.id}${d.policy_version ? ` · policy ${d.policy_version}` : ''}${d.job ? ` · job ${d.job}` : ''}</p></div>`;
 }
 

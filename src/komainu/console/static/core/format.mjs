@@ -61,6 +61,23 @@ export function count(n, one, many = `${one}s`) {
   return `${n.toLocaleString('en-US')} ${n === 1 ? one : many}`;
 }
 
+/** Of an id as long as stable_id makes them, what tells it from the others on a page. */
+const ID = /\b([A-Z]-[0-9a-f]{8})[0-9a-f]{6,}\b/g;
+
+/**
+ * A text with its long ids shortened for the eye.
+ * @param {string} text @returns {{text: string, id: string}[]} pieces in order; `id`: the whole id of a shortened one
+ */
+export function pieces(text) {
+  const found = [];
+  let end = 0;
+  for (const match of text.matchAll(ID)) {
+    found.push({ text: text.slice(end, match.index), id: '' }, { text: `${match[1]}…`, id: match[0] });
+    end = match.index + match[0].length;
+  }
+  return [...found, { text: text.slice(end), id: '' }].filter((piece) => piece.text);
+}
+
 /** `person:ada` and `policy` as a person reads them. @param {string} by */
 export function author(by) {
   return by.startsWith('person:') ? by.slice('person:'.length) : by;
