@@ -88,12 +88,12 @@ class ServerConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
 
     listen: str = "127.0.0.1:8470"
     """Address and port of API and console."""
-    database: str = "sqlite:////var/lib/komainu/server/komainu.db"
+    database: str = "sqlite:////var/lib/komainu-server/komainu.db"
     """SQLAlchemy address: sqlite:///… or postgresql+psycopg://…; the password comes from PGPASSFILE."""
     tls_cert: str = ""
     """PEM certificate; with `tls_key` the server speaks HTTPS only."""
     tls_key: str = ""
-    """PEM key, mode 0600."""
+    """PEM key, mode 0600, owned by the user the server runs as."""
     session_hours: PositiveInt = 12
     """How long a login lasts."""
 

@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
+import os
 import signal
+import socket
 import subprocess
 import sys
 import time
 from pathlib import Path
+from uuid import uuid4
 
+import pytest
+import structlog.testing
 from tests.agent.fakes import XID_79
 
+from komainu.agent.process import tell_systemd
 from komainu.core.gate import read_verdict
 from komainu.core.verdict import Verdict
 
@@ -28,9 +34,10 @@ def _config(folder: Path, **rest: str) -> Path:
     return path
 
 
-def _start(config: Path, *arguments: str) -> subprocess.Popen[str]:
+def _start(config: Path, *arguments: str, **environment: str) -> subprocess.Popen[str]:
     command = [sys.executable, "-m", "komainu.agent", str(config), *arguments]
-    return subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
+    env = {**os.environ, **environment}
+    return subprocess.Popen(command, stderr=subprocess.PIPE, text=True, env=env)
 
 
 def _verdict(folder: Path, wanted: Verdict) -> str:
@@ -56,6 +63,29 @@ def test_it_renews_its_verdict_and_ends_cleanly_on_sigterm(tmp_path: Path) -> No
         process.send_signal(signal.SIGTERM)
         _, said = process.communicate(timeout=20)
     assert process.returncode == 0, said
+
+
+@pytest.mark.parametrize("abstract", [False, True])
+def test_systemd_is_told_when_the_first_verdict_is_there(tmp_path: Path, abstract: bool) -> None:
+    address = f"@komainu-{uuid4().hex}" if abstract else f"{tmp_path}/notify"
+    config = _config(tmp_path)
+    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as systemd:
+        systemd.bind(f"\0{address[1:]}" if abstract else address)
+        systemd.settimeout(20)
+        with _start(config, NOTIFY_SOCKET=address) as process:
+            told = systemd.recv(100)
+            verdict = (tmp_path / "run" / "verdict").read_text("ascii")
+            process.send_signal(signal.SIGTERM)
+            process.communicate(timeout=20)
+    assert told == b"READY=1"
+    assert read_verdict(verdict).verdict is Verdict.OK
+
+
+def test_a_systemd_that_is_not_there_is_said_and_does_no_harm(tmp_path: Path) -> None:
+    with structlog.testing.capture_logs() as said:
+        tell_systemd(f"{tmp_path}/none")
+        tell_systemd("")
+    assert [one["event"] for one in said] == ["systemd_not_told"]
 
 
 def test_once_tells_by_its_exit_code(tmp_path: Path) -> None:

@@ -42,6 +42,7 @@ UPKEEP_EVERY = 5
 """Renewals between two rounds of upkeep: keeping an idle cursor, trying a failed disk again."""
 COPY_AFTER_S = 0.02
 """The copy syncs to disk, so what changed it is told to the server first."""
+READY_S = 0.05
 RESTART_S = 1.0
 FORGIVE_S = 60.0
 FAREWELL_S = 2.0
@@ -57,6 +58,8 @@ class AgentPorts:
     probe: NodeProbe
     link: ServerLink | None
     """None: no server; the node decides alone."""
+    ready: Callable[[], None] = lambda: None
+    """Called once, when the first verdict that rests on a look has been published."""
 
 
 def key_of(config: AgentConfig) -> NodeKey:
@@ -158,6 +161,7 @@ class Agent:
         )
         loops: dict[str, Callable[[], Awaitable[None]]] = {
             "renew": lambda: self._renew(node),
+            "ready": lambda: self._tell_ready(node),
             "copy": lambda: _copy(node),
             "sync": lambda: _sync(node.disk),
             "follow": follower.run,
@@ -194,6 +198,12 @@ class Agent:
                 self._forgive(node)
             rounds += 1
             await self._ports.clock.sleep(RENEW_S)
+
+    async def _tell_ready(self, node: Node) -> None:
+        while node.starting:
+            await self._ports.clock.sleep(READY_S)
+        node.publish()
+        self._ports.ready()
 
     def _forgive(self, node: Node) -> None:
         """A loop that has run for a while since it failed no longer makes the node UNKNOWN."""

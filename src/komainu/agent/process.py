@@ -7,7 +7,9 @@ from __future__ import annotations
 
 import asyncio
 import gc
+import os
 import signal
+import socket
 import sys
 from pathlib import Path
 
@@ -47,6 +49,7 @@ async def _run(config: AgentConfig, *, once: bool, accept_gpus: bool) -> int:
             kernel=kernel_log(config.kernel_log),
             probe=SysProbe(config.rack),
             link=link,
+            ready=tell_systemd,
         ),
         accept_gpus=accept_gpus,
     )
@@ -74,6 +77,22 @@ def link_of(config: AgentConfig) -> HttpLink | None:
         join_token_file=config.join_token_file,
         ca_file=config.ca_file,
     )
+
+
+def tell_systemd(address: str | None = None) -> None:
+    """Tell systemd (Type=notify) that this service is ready, and so start what waits for it: slurmd.
+
+    One datagram to the socket that $NOTIFY_SOCKET names, as sd_notify(3) sends it; nothing without.
+    """
+    address = os.environ.get("NOTIFY_SOCKET", "") if address is None else address
+    if not address:
+        return
+    where = f"\0{address[1:]}" if address.startswith("@") else address
+    try:
+        with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as notify:
+            notify.sendto(b"READY=1", where)
+    except OSError as error:
+        structlog.get_logger().warning("systemd_not_told", address=address, why=error.strerror)
 
 
 def _stop_on_signals() -> asyncio.Event:
