@@ -259,22 +259,21 @@ test('a decision that was held back is not told as done', () => {
   assert.deepEqual(lines.map((line) => line.text), ['taken out of service by ada: r', 'C: s']);
 });
 
-const decided = (node, state, extra = {}) => ({ decision: { node, action: 'drain', at: `2026-11-30T10:00:0${node.length}Z`, expires: null, ...extra }, state, limit: 'l' });
-
-test('what the guard holds back is each node once, oldest first, and nothing that is done or has expired', () => {
+test('what waits for the guard is the newest decision about the node, unless it has expired', () => {
+  const one = (state, extra = {}) => ({ decision: { action: 'drain', expires: null, ...extra }, state });
   const now = Date.parse('2026-11-30T11:00:00Z');
-  const newest = [decided('c', 'held'), decided('b', 'done'), decided('b', 'held'), decided('a', 'done', { action: 'release-job' }), decided('a', 'held'),
-    decided('c', 'held'), decided('d', 'held', { expires: '2026-11-30T11:00:00Z' }), decided('e', 'held', { expires: '2026-11-30T11:00:01Z' }), decided('f', 'to do')];
-  assert.deepEqual(heldBack(newest, now).map((one) => one.node), ['e', 'a', 'c']);
+  const held = one('held', { expires: '2026-11-30T11:00:01Z' });
+  assert.equal(heldBack([held, one('done')], now), held);
+  assert.equal(heldBack([one('done', { action: 'release-job' }), held], now), held);
+  for (const none of [[], [one('done'), held], [one('to do'), held], [one('held', { expires: '2026-11-30T11:00:00Z' })]]) assert.equal(heldBack(none, now), null);
 });
 
 test('the alarm says when, how many, which limit and until when', () => {
   const guard = { tripped_at: '2026-11-30T10:00:00Z', window_s: 600, out: 3, limit: 8, removed_in_window: 5, max_in_window: 5 };
-  const { lead, rest } = alarm(guard, { held: heldBack([decided('a', 'held')], 0), more: false }, 'utc');
+  const { lead, rest } = alarm(guard, 1, 'utc');
   assert.equal(lead, 'The guard has tripped at 10:00:00: 1 decision is held back (limit: 3 of 8 nodes out, 5 of 5 removals in 10 min).');
   assert.equal(rest, 'Nodes are told to advise only. It resets itself at 10:10:00 at the earliest, when there is room.');
-  assert.match(alarm(guard, { held: [], more: true }, 'utc').lead, /at least 0 decisions are held back/);
-  assert.match(alarm(guard, null, 'utc').lead, /: decisions are held back/);
+  assert.match(alarm(guard, 0, 'utc').lead, /: 0 decisions are held back/);
 });
 
 test('needs lists what the guard holds back before everything else', () => {

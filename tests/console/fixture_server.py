@@ -250,6 +250,7 @@ class Api:
             lab=self.world.lab,
             scheduler_seen=datetime.now(UTC),
             last_seq=len(self.world.changes),
+            held_back=() if self.world.room else (made.HELD,),
         )
         return _json([view])
 

@@ -26,6 +26,8 @@ HOSTILE = '<img src=x onerror="window.__owned=1">\'"&<script>window.__owned=1</s
 NOW = datetime.now(UTC).replace(microsecond=0)
 PER_RACK = 8
 LONG_ID = "D-a4353ceec3e1d199f9df"
+HELD = "gpu-017"
+"""The node whose removal the guard holds back."""
 BLIND = 38
 """The node whose agent speaks and could not look."""
 

@@ -5,7 +5,6 @@ import { get, rememberCsrf } from './api.mjs';
 import { Rail, TopBar } from './bar.mjs';
 import { html } from './dom.mjs';
 import { FindingsScreen } from './findings.mjs';
-import { useHeld } from './guard.mjs';
 import { useLive } from './live.mjs';
 import { useLoad } from './load.mjs';
 import { MapScreen } from './map.mjs';
@@ -75,7 +74,6 @@ function App() {
   }, [cluster, clusterView, from]);
   const live = useLive(cluster, from && from.cluster === cluster ? from.seq : null, paused);
   const tickOf = useNodeTicks(live, cluster);
-  const held = useHeld(cluster, clusterView, live.tick, now);
   useEffect(() => setBeat(live.tick), [live.tick]);
   useScreenKeys(cluster);
   useEffect(() => {
@@ -84,7 +82,7 @@ function App() {
 
   if (!me.data) return html`<div class="boot"><${Failed} load=${me} zone=${zone} />${!me.error && html`<${Skeleton} lines=${6} />`}</div>`;
   const shell = {
-    me: me.data, cluster, clusterView, params: route.params, theme, time: { zone, now }, tick: live.tick, tickOf, held,
+    me: me.data, cluster, clusterView, params: route.params, theme, time: { zone, now }, tick: live.tick, tickOf,
     sayFresh: (/** @type {number} */ at, /** @type {boolean} */ old) => (at !== fresh.at || old !== fresh.old) && setFresh({ at, old }),
   };
   return html`<div class="frame" onClick=${followLink}>

@@ -175,7 +175,7 @@ function HoverCard({ cluster, node, gpu, shell }) {
 
 /** @param {{picture: any, shell: any}} props */
 function Needs({ picture, shell }) {
-  const held = useMemo(() => new Set((shell.held ?? []).map((/** @type {any} */ one) => one.node)), [shell.held]);
+  const held = useMemo(() => new Set(shell.clusterView?.held_back), [shell.clusterView]);
   const { shown, more } = useMemo(() => needs(picture, MOST_NEEDS, held), [picture, held]);
   return html`<section class="panel needs"><header><h3>Needs you</h3>${more > 0 && html`<span class="dim">and ${more.toLocaleString('en-US')} more</span>`}</header>
     ${shown.length === 0 && html`<p class="dim">Nothing: every node is healthy, or out by someone else's hand.</p>`}

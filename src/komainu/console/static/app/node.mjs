@@ -109,8 +109,8 @@ function Gpus({ row }) {
 
 /** What stands, or what waits for the guard. @param {{view: any, time: any}} props */
 function Decided({ view, time }) {
-  const waits = !view.standing_decision && heldBack(view.decisions, time.now).length > 0;
-  const shown = view.standing_decision ?? (waits ? view.decisions.find((/** @type {any} */ one) => one.state === 'held') : null);
+  const waits = view.standing_decision ? null : heldBack(view.decisions, time.now);
+  const shown = view.standing_decision ?? waits;
   return html`<section class=${`panel${waits ? ' panel-alarm' : ''}`}><header><h2>${waits ? 'Held back, not done' : 'Standing decision'}</h2></header>
     ${shown ? html`<${DecisionLine} view=${shown} time=${time} />` : html`<p class="dim">None: nothing is decided about this node.</p>`}</section>`;
 }

@@ -10,7 +10,6 @@
  * @property {{zone: import('../core/format.mjs').Zone, now: number}} time
  * @property {number} tick changes when something in the cluster did
  * @property {(node: string) => number} tickOf changes when something about this node did
- * @property {(import('../core/guard.mjs').Held[] & {more?: boolean}) | null} held removals the guard holds back; null: it has not tripped, or they are not read yet
  * @property {(at: number, old: boolean) => void} sayFresh tells the top bar how old the screen's data is
  */
 
