@@ -1,7 +1,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
@@ -11,6 +11,7 @@ from tests.server.site import PASSWORD, ROLES, Clock, MemoryScheduler, applicati
 
 from komainu.server import secrets
 from komainu.server.app import API, PAGES
+from komainu.server.doors import LONGEST_WAIT_S, Patience
 from komainu.store import SqlStore
 
 OPEN = {"/healthz", "/api/v1/enrol", "/api/v1/batches", "/api/v1/login"}
@@ -140,6 +141,44 @@ def test_guessing_gets_slower_and_even_the_right_password_must_wait(
     assert int(answer.headers["retry-after"]) >= 1
     clock.shift = timedelta(seconds=301)
     assert client.post("/api/v1/login", json=right).status_code == 200
+
+
+def _fail(client: TestClient, user: str, times: int) -> None:
+    wrong = {"user": user, "password": "wrong"}
+    for _ in range(times):
+        assert client.post("/api/v1/login", json=wrong).status_code == 401
+
+
+def test_an_address_is_held_up_too_and_a_right_password_forgives_it(
+    client: TestClient, clock: Clock
+) -> None:
+    """Many people may come from one address: one who knows the password clears it for all."""
+    _fail(client, "operator", 2)
+    _fail(client, "viewer", 2)
+    _login(client, "admin")
+    _fail(client, "nobody", 4)
+    _login(client, "admin")
+    _fail(client, "nobody", 1)
+    nobody = {"user": "nobody", "password": "wrong"}
+    assert client.post("/api/v1/login", json=nobody).status_code == 429
+
+
+def test_wrong_passwords_of_an_hour_ago_no_longer_count(client: TestClient, clock: Clock) -> None:
+    _fail(client, "operator", 5)
+    wrong = {"user": "operator", "password": "wrong"}
+    assert client.post("/api/v1/login", json=wrong).status_code == 429
+    clock.shift = timedelta(hours=1, seconds=1)
+    _fail(client, "operator", 5)
+    assert client.post("/api/v1/login", json=wrong).status_code == 429
+
+
+def test_a_clock_that_is_set_back_locks_nobody_out() -> None:
+    patience, now = Patience(), datetime(2026, 11, 30, 3, tzinfo=UTC)
+    for _ in range(20):
+        patience.failed("ann", now)
+    assert patience.wait_s("ann", now) == LONGEST_WAIT_S
+    assert patience.wait_s("ann", now - timedelta(minutes=30)) == LONGEST_WAIT_S
+    assert patience.wait_s("ann", now - timedelta(days=365)) == 0
 
 
 def test_a_form_of_another_site_cannot_log_in(client: TestClient) -> None:

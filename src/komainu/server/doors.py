@@ -34,6 +34,8 @@ MAX_LOGIN_BYTES = 4096
 FREE_TRIES = 5
 """Wrong passwords in a row before each further one has to wait."""
 LONGEST_WAIT_S = 300
+FORGOTTEN_AFTER = timedelta(hours=1)
+"""Wrong passwords so long ago no longer count: an address may be that of a whole site."""
 REMEMBERED = 10_000
 """Names and addresses kept for the wait; the oldest is forgotten first."""
 
@@ -54,17 +56,24 @@ class Patience:
 
     def wait_s(self, name: str, now: datetime) -> int:
         """Seconds until `name` may be tried again."""
-        tries, at = self._failed.get(name, (0, now))
+        tries, at = self._recent(name, now)
         if tries < FREE_TRIES:
             return 0
-        wait = min(2 ** (tries - FREE_TRIES), LONGEST_WAIT_S)
-        return max(0, int((at + timedelta(seconds=wait) - now).total_seconds() + 0.999))
+        wait = min(1 << (tries - FREE_TRIES), LONGEST_WAIT_S)
+        left = int((at + timedelta(seconds=wait) - now).total_seconds() + 0.999)
+        return min(max(0, left), wait)
 
     def failed(self, name: str, now: datetime) -> None:
-        tries, _ = self._failed.pop(name, (0, now))
+        tries, _ = self._recent(name, now)
+        self._failed.pop(name, None)
         self._failed[name] = (min(tries + 1, FREE_TRIES + 10), now)
         while len(self._failed) > REMEMBERED:
             self._failed.popitem(last=False)
+
+    def _recent(self, name: str, now: datetime) -> tuple[int, datetime]:
+        """How often `name` has failed of late, and when last. A clock set back forgets as well."""
+        tries, at = self._failed.get(name, (0, now))
+        return (tries, at) if abs(now - at) < FORGOTTEN_AFTER else (0, now)
 
     def forget(self, name: str) -> None:
         self._failed.pop(name, None)
@@ -161,7 +170,8 @@ class Doors:
                 self._patience.failed(guard, now)
             log.warning("login_refused", user=asked.user[:128], address=address)
             raise Refused(401, "wrong-password", "user name or password is wrong")
-        self._patience.forget(guards[0])
+        for guard in guards:
+            self._patience.forget(guard)
         return role
 
     async def logout(self, request: Request) -> Response:
