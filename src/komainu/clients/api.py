@@ -30,8 +30,9 @@ from komainu.core.views import (
 if TYPE_CHECKING:
     import httpx2
 
-TIMEOUT_S = 15.0
-"""A hold waits for the scheduler, whose own deadline is 10 s by default."""
+TIMEOUT_S = 60.0
+"""A hold takes up to four scheduler calls of 10 s each (`scheduler_timeout_s`), and a release waits 4 s
+for its node besides. Giving up sooner would call undone what the server is still doing."""
 _API = "/api/v1"
 _T = TypeVar("_T")
 
@@ -186,7 +187,7 @@ class Api:
             except ImportError as error:
                 raise ServerError(
                     "asking the server needs httpx2, which is not installed here. "
-                    "Install it with: pip install 'komainu[server]'"
+                    "Install the wheel with its server part, as docs/start/install.md says."
                 ) from error
             self._opened = httpx2.Client(
                 base_url=self._settings.server,
