@@ -6,9 +6,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from komainu.core.gate import GateRecord, Why
 from komainu.core.names import ClusterName, NodeName
 from komainu.core.observation import Observation, ObservationKind, Scalar
-from komainu.core.record import History
+from komainu.core.record import GateSeen, History
 from komainu.inventory.story import MOST, story
 
 NOW = datetime(2026, 11, 30, 12, 0, tzinfo=UTC)
@@ -86,3 +87,29 @@ def test_whatever_an_agent_sends_becomes_one_bounded_line(
     kind: ObservationKind, data: dict[str, Scalar]
 ) -> None:
     assert len(_told(kind, data)) <= MOST
+
+
+@pytest.mark.parametrize(
+    ("why", "answer", "text"),
+    [
+        (Why.OK, "admit", "the gate let in job 7 of u (ok)"),
+        (Why.STALE, "admit", "the gate let in job 7 of u (stale, unsure whether the node is well)"),
+        (Why.STALE, "refuse", "the gate refused job 7 of u (stale)"),
+    ],
+)
+def test_a_job_let_in_unsure_is_told_as_such(why: Why, answer: str, text: str) -> None:
+    record = GateRecord(
+        where="prolog",
+        answer=answer,
+        why=why,
+        uptime_s=1,
+        boot_id="b",
+        job="7",
+        user="u",
+        uid=1000,
+        gpus=(),
+        waited_s=0,
+    )
+    seen = GateSeen(node=NodeName("n"), observation="O-1", at=NOW, record=record)
+    (line,) = story(History(gate=(seen,)), 10)
+    assert (line.what, line.text) == ("gate", text)

@@ -3,11 +3,12 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Collection
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 
 import msgspec
 import pytest
 from starlette.testclient import TestClient
+from structlog.testing import capture_logs
 from tests.server.site import C, Clock, MemoryScheduler, application, bearer, node_token, sent
 
 from komainu.core.names import NodeKey, NodeName
@@ -16,6 +17,7 @@ from komainu.core.observation import Component, Finding
 from komainu.core.situation import NodeSituation
 from komainu.core.verdict import FaultClass, Severity, Verdict
 from komainu.core.wire import Batch
+from komainu.server import secrets
 from komainu.server.agents import MAX_BATCH_BYTES
 from komainu.store import SqlStore
 
@@ -155,6 +157,25 @@ def test_a_join_token_enrols_one_node_of_its_cluster(client: TestClient, store: 
         assert client.post("/api/v1/enrol", json=asked).status_code == 403
     asked = {"join_token": "join-n0", "cluster": "c", "node": "../n1"}
     assert client.post("/api/v1/enrol", json=asked).status_code == 400
+
+
+def test_a_node_that_enrols_again_is_said_out_loud_and_its_old_token_is_void(
+    client: TestClient, store: SqlStore
+) -> None:
+    now = datetime.now(UTC)
+    store.put_join_token(secrets.token_hash("j"), C, 2, now + timedelta(hours=1), now)
+    asked = {"join_token": "j", "cluster": "c", "node": "n0"}
+    with capture_logs() as logs:
+        first, _ = (client.post("/api/v1/enrol", json=asked).json() for _ in range(2))
+    assert [one["event"] for one in logs if one["event"].startswith("node_enrolled")] == [
+        "node_enrolled",
+        "node_enrolled_again",
+    ]
+    headers = {"Authorization": f"Bearer {first['node_token']}"}
+    said = client.post("/api/v1/batches", content=msgspec.json.encode(_batch()), headers=headers)
+    assert said.status_code == 401
+    shown = client.get("/api/v1/nodes/c/n0", headers=bearer("viewer")).json()
+    assert "the agent enrolled again" in shown["story"][0]["text"]
 
 
 def test_a_node_of_a_cluster_nobody_watches_is_told_so(client: TestClient, store: SqlStore) -> None:

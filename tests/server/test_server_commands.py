@@ -13,6 +13,7 @@ from tests.server.site import C
 from komainu.config import ClusterConfig, Config, ServerConfig
 from komainu.core.errors import ConfigError, InputError
 from komainu.core.names import NodeKey, NodeName
+from komainu.core.record import Joined
 from komainu.server import secrets
 from komainu.server.commands import server
 from komainu.server.run import serve
@@ -90,7 +91,7 @@ def test_a_join_token_that_is_printed_enrols_as_many_nodes_as_it_says(
     store = _store(config)
     hashed, now = secrets.token_hash(token), datetime.now(UTC)
     joined = [store.enrol(hashed, NodeKey(C, NodeName(f"n{i}")), f"t{i}", now) for i in range(3)]
-    assert joined == [True, True, False]
+    assert joined == [Joined.NEW, Joined.NEW, None]
     late = store.enrol(hashed, NodeKey(C, NodeName("n9")), "t9", now + timedelta(hours=25))
     store.close()
     assert not late

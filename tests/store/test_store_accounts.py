@@ -5,7 +5,8 @@ from tests.store.samples import KEY, NOW, C, later
 
 from komainu.core.errors import InputError
 from komainu.core.names import ClusterName, NodeKey, NodeName
-from komainu.core.record import Person
+from komainu.core.record import Joined, Person
+from komainu.inventory.story import story
 from komainu.store import SqlStore
 
 
@@ -68,7 +69,13 @@ def test_a_join_token_is_good_for_its_cluster_and_its_time(
 
 def test_enrolling_again_replaces_the_nodes_token(store: SqlStore) -> None:
     store.put_join_token("j", C, 2, later(60), NOW)
-    store.enrol("j", KEY, "old", NOW)
-    store.enrol("j", KEY, "new", NOW)
+    assert store.enrol("j", KEY, "old", NOW) is Joined.NEW
+    assert store.history(KEY, 10).spoken == ()
+    assert store.enrol("j", KEY, "new", NOW) is Joined.AGAIN
     assert store.node_of_token("old") is None
     assert store.node_of_token("new") == KEY
+    (line,) = story(store.history(KEY, 10), 10)
+    assert (line.what, line.text) == (
+        "agent",
+        "the agent enrolled again: its token from before is void",
+    )

@@ -110,6 +110,10 @@ class Why(enum.StrEnum):
     """Epilog: the job ended."""
 
 
+UNSURE = frozenset({Why.STALE, Why.MISSING, Why.GARBLED, Why.UNKNOWN, Why.SKIPPED})
+"""No fresh OK and no FAULT: policy answers, and nobody knows whether the node is well."""
+
+
 class GateRecord(msgspec.Struct, frozen=True, kw_only=True):
     """One answer of the gate."""
 
@@ -126,6 +130,11 @@ class GateRecord(msgspec.Struct, frozen=True, kw_only=True):
     gpus: tuple[str, ...]
     """Indices or UUIDs, as Slurm gave them."""
     waited_s: int
+
+    @property
+    def unsure(self) -> bool:
+        """Whether a job was let in though nobody knew whether the node is well."""
+        return self.answer == "admit" and self.why in UNSURE
 
 
 def read_record(line: str) -> GateRecord:

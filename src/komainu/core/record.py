@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import enum
 from datetime import datetime
 
 import msgspec
@@ -98,6 +99,14 @@ class History(msgspec.Struct, frozen=True, kw_only=True):
     gate: tuple[GateSeen, ...] = ()
     spoken: tuple[Observation, ...] = ()
     """Observations about the agent, its kernel log and the scheduler's view."""
+
+
+class Joined(enum.StrEnum):
+    """What an enrolment did."""
+
+    NEW = "new"
+    AGAIN = "again"
+    """The node had a token, which is void from now on."""
 
 
 class Person(msgspec.Struct, frozen=True, kw_only=True):

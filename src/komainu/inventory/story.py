@@ -59,7 +59,8 @@ def _gate(seen: GateSeen) -> str:
     if record.where == "epilog":
         return f"job {record.job} of {record.user} ended"
     did = "let in" if record.answer == "admit" else "refused"
-    return f"the gate {did} job {record.job} of {record.user} ({record.why}){settled}"
+    unsure = ", unsure whether the node is well" if record.unsure else ""
+    return f"the gate {did} job {record.job} of {record.user} ({record.why}{unsure}){settled}"
 
 
 def _spoken(spoken: Observation) -> str:
@@ -103,6 +104,7 @@ def _listed(data: _Data) -> str:
 _EVENTS = {
     "started": "started",
     "stopping": "is stopping",
+    "enrolled_again": "enrolled again: its token from before is void",
     "spool_dropped": "dropped kernel lines that no finding rests on: its spool was full",
 }
 _TOLD: Mapping[ObservationKind, Callable[[_Data], str]] = {

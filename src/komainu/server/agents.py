@@ -11,6 +11,7 @@ from starlette.responses import Response
 
 from komainu.core.errors import InputError, NotAllowed
 from komainu.core.names import NodeKey, cluster_name, node_name
+from komainu.core.record import Joined
 from komainu.core.wire import Batch, Enrol, Enrolled
 from komainu.server import secrets
 from komainu.server.desk import ServerDesk
@@ -46,13 +47,16 @@ class Agents:
             secrets.token_hash(token),
             self._desk.now(),
         )
-        if not joined:
+        if joined is None:
             log.warning("enrolment_refused", node=str(key))
             raise NotAllowed(
                 f"{key} cannot join: its join token is used up, expired, or of another cluster. "
                 f"Make a new one: komainu server join-token {key.cluster}"
             )
-        log.info("node_enrolled", node=str(key))
+        if joined is Joined.AGAIN:
+            log.warning("node_enrolled_again", node=str(key))
+        else:
+            log.info("node_enrolled", node=str(key))
         return answer(Enrolled(node_token=token))
 
     async def batches(self, request: Request) -> Response:

@@ -20,8 +20,6 @@ from komainu.core.verdict import FaultClass, Verdict
 from komainu.core.wire import Batch
 from komainu.ports import Received
 
-UNSURE = frozenset({Why.STALE, Why.MISSING, Why.GARBLED, Why.UNKNOWN, Why.SKIPPED})
-"""Why a gate let a job in without a fresh OK: nobody knows whether that node is well."""
 NAMED = 20
 """Nodes or jobs named in one event; more are counted."""
 
@@ -86,7 +84,7 @@ def _let_in_unsure(
     """Why → the jobs that a gate let in for it."""
     jobs: dict[Why, list[str]] = {}
     for record in _records(observations, new):
-        if record.answer == "admit" and record.why in UNSURE:
+        if record.unsure:
             jobs.setdefault(record.why, []).append(record.job)
     return jobs
 

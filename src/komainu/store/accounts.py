@@ -8,7 +8,7 @@ from datetime import datetime
 from sqlalchemy import Connection
 
 from komainu.core.names import ClusterName, NodeKey
-from komainu.core.record import Person
+from komainu.core.record import Joined, Person
 from komainu.store.queries import people
 from komainu.store.queries.feed import Writing
 
@@ -74,8 +74,8 @@ class Accounts:
         with self._writing(now) as tx:
             people.put_join_token(tx, token, cluster, uses, expires)
 
-    def enrol(self, join_token: str, key: NodeKey, node_token: str, now: datetime) -> bool:
-        """Use up one use of a join token; False when it is not good for this node."""
+    def enrol(self, join_token: str, key: NodeKey, node_token: str, now: datetime) -> Joined | None:
+        """Use up one use of a join token; None when it is not good for this node."""
         with self._writing(now) as tx:
             return people.enrol(tx, join_token, key, node_token)
 

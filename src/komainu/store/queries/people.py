@@ -7,11 +7,24 @@ from datetime import datetime
 from sqlalchemy import Connection, delete, insert, select, update
 
 from komainu.core.errors import InputError
-from komainu.core.names import ClusterName, NodeKey
-from komainu.core.record import Person
+from komainu.core.names import ClusterName, NodeKey, stable_id
+from komainu.core.observation import Observation, ObservationKind
+from komainu.core.record import Joined, Person
 from komainu.store.queries.feed import Writing
-from komainu.store.queries.inventory import ensure_cluster, ensure_node, set_node
-from komainu.store.tables import api_tokens, join_tokens, nodes, sessions, users
+from komainu.store.queries.inventory import (
+    ensure_cluster,
+    ensure_node,
+    observation_row,
+    set_node,
+)
+from komainu.store.tables import (
+    api_tokens,
+    join_tokens,
+    nodes,
+    observations,
+    sessions,
+    users,
+)
 
 
 def put_user(tx: Writing, name: str, role: str, password: str) -> None:
@@ -102,8 +115,8 @@ def put_join_token(
     )
 
 
-def enrol(tx: Writing, join_token: str, key: NodeKey, node_token: str) -> bool:
-    """Use up one use of a join token for `key`; False when the token is not good for it."""
+def enrol(tx: Writing, join_token: str, key: NodeKey, node_token: str) -> Joined | None:
+    """Use up one use of a join token for `key`; None when the token is not good for it."""
     used = tx.connection.execute(
         update(join_tokens)
         .where(
@@ -115,10 +128,25 @@ def enrol(tx: Writing, join_token: str, key: NodeKey, node_token: str) -> bool:
         .values(uses_left=join_tokens.c.uses_left - 1)
     ).rowcount
     if not used:
-        return False
-    ensure_node(tx.connection, key)
+        return None
+    had = ensure_node(tx.connection, key).token_hash
     set_node(tx.connection, key, token_hash=node_token)
-    return True
+    if had is None:
+        return Joined.NEW
+    tx.connection.execute(insert(observations), [observation_row(_again(tx, key), tx.now)])
+    return Joined.AGAIN
+
+
+def _again(tx: Writing, key: NodeKey) -> Observation:
+    """A line of the node's history: whoever holds a join token can take a node's place."""
+    return Observation(
+        id=stable_id(key.cluster, key.node, "enrolled", tx.now.isoformat(), prefix="O-"),
+        cluster=key.cluster,
+        node=key.node,
+        kind=ObservationKind.AGENT,
+        at=tx.now,
+        data={"event": "enrolled_again"},
+    )
 
 
 def node_of_token(connection: Connection, token: str) -> NodeKey | None:
