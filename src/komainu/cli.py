@@ -7,6 +7,7 @@ technician runs in a pipe at night, starts at once. Exit codes: 0 fine, 1 findin
 from __future__ import annotations
 
 import importlib
+import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -33,6 +34,10 @@ COMMANDS: dict[str, str] = {
     "why": "komainu.quarantine.commands",
 }
 """Command → the module whose COMMANDS holds it. A test holds this against the modules themselves."""
+
+
+SERVER_PART = frozenset({"starlette", "uvicorn", "httpx2", "sqlalchemy", "alembic", "jinja2"})
+"""Packages that a node does without: the `server` extra of pyproject.toml. A test holds them equal."""
 
 
 class Shared(dict[str, Any]):
@@ -96,6 +101,19 @@ class Rooms(click.Group):
             return super().invoke(ctx)
         except KomainuError as error:
             raise Plain(str(error)) from error
+        except ModuleNotFoundError as error:
+            package = (error.name or "").partition(".")[0]
+            if package not in SERVER_PART:
+                raise
+            raise Plain(_without_server_part(ctx.invoked_subcommand or "", package)) from error
+
+
+def _without_server_part(command: str, package: str) -> str:
+    wheel = f"komainu-{__version__}-py3-none-any.whl[server]"
+    return (
+        f"komainu {command} needs {package}, which is not installed here: this is what a node gets. "
+        f"Add the server's part: {sys.executable} -m pip install '{wheel}' (docs/start/install.md)."
+    )
 
 
 @click.group(cls=Rooms, context_settings={"help_option_names": ["-h", "--help"]})

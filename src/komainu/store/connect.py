@@ -105,7 +105,8 @@ def _postgres(url: URL) -> Engine:
         return create_engine(url, pool_size=8, pool_pre_ping=True)
     except ImportError as error:
         raise StorageError(
-            "PostgreSQL needs its driver: pip install 'komainu[postgres]'"
+            "PostgreSQL needs its driver, psycopg, which is not installed here. Install the wheel "
+            "with '[server,postgres]', as docs/start/install.md says."
         ) from error
 
 
