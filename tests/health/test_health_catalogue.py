@@ -111,6 +111,19 @@ def test_every_finding_code_has_a_runbook_with_all_its_parts() -> None:
             assert part in text, f"{page} lacks {part}"
 
 
+ABOUT_GPUS = ("GPU-", "NVSWITCH-", "FABRIC-", "PCIE-")
+
+
+def test_how_to_clear_fits_what_broke() -> None:
+    """A drive is not well because every GPU is listed."""
+    for page in sorted({runbook_of(code) for code in _every_code()}):
+        text = (DOCS / page).read_text(encoding="utf-8")
+        clearing = text.partition("## Clearing")[2].partition("## Sources")[0]
+        assert "komainu release NODE --because" in clearing, page
+        if "nvidia-smi" in clearing:
+            assert page.removeprefix("runbooks/").startswith(ABOUT_GPUS), page
+
+
 def test_every_xid_that_takes_a_node_out_has_its_own_page() -> None:
     out = {FaultClass.QUARANTINE_NOW, FaultClass.DRAIN_AFTER_JOB, FaultClass.APP_RESTART_DRAIN}
     for entry in catalogue().xids.values():
