@@ -10,7 +10,7 @@ from komainu.core.verdict import FaultClass, Severity
 from komainu.health.catalogue import catalogue
 from komainu.health.detect.reading import read_pasted
 from komainu.health.model import OUR_ACTION, SEVERITY
-from komainu.health.runbooks import OTHER_FINDINGS, index_page, runbook_of
+from komainu.health.runbooks import OTHER_FINDINGS, can_exist, index_page, runbook_of
 
 DOCS = Path(komainu.__file__).resolve().parent.parent.parent / "docs"
 
@@ -109,6 +109,17 @@ def test_every_finding_code_has_a_runbook_with_all_its_parts() -> None:
             "## Sources",
         ):
             assert part in text, f"{page} lacks {part}"
+
+
+def test_every_code_that_is_made_can_exist() -> None:
+    assert [code for code in _every_code() if not can_exist(code)] == []
+
+
+@pytest.mark.parametrize(
+    "code", ["", "GPU-XID", "GPU-XID-", "GPU-XID-79x", "gpu-xid-79", "XID-79", "gpu/uuid", "NIC"]
+)
+def test_a_misspelt_code_cannot_exist(code: str) -> None:
+    assert not can_exist(code)
 
 
 ABOUT_GPUS = ("GPU-", "NVSWITCH-", "FABRIC-", "PCIE-")

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 from komainu.core.verdict import FaultClass
 from komainu.core.views import SEVERITY_WORDS
 from komainu.health.catalogue import catalogue
@@ -92,6 +94,20 @@ OTHER_FINDINGS = {
     ),
 }
 """Findings that no kernel line makes: code → what it means, severity, what we do."""
+
+
+_NUMBERED = re.compile(r"GPU-XID-\d{1,5}|(?:NVSWITCH|FM)-SXID-\d{1,5}")
+"""A driver newer than the catalogue prints numbers it does not have; a site may grade those too."""
+
+
+def can_exist(code: str) -> bool:
+    """Whether any finding can have this code: a policy that names another one does nothing."""
+    lines = catalogue().lines
+    return (
+        _NUMBERED.fullmatch(code) is not None
+        or code in OTHER_FINDINGS
+        or (code in lines and lines[code].finding == code)
+    )
 
 
 def index_page(known: Catalogue) -> str:

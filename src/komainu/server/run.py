@@ -17,6 +17,8 @@ from starlette.applications import Starlette
 from komainu.config import Config, ServerConfig
 from komainu.core.errors import ConfigError
 from komainu.core.names import ClusterName
+from komainu.core.policy import Policy
+from komainu.health.runbooks import can_exist
 from komainu.ports import Scheduler
 from komainu.server.app import build
 from komainu.store import open_store
@@ -130,7 +132,19 @@ def serve(config: Config) -> None:
     asyncio.run(_serve(config))
 
 
+def unknown_codes(policy: Policy) -> list[str]:
+    """Finding codes the policy names that no finding can have: misspelt, they would do nothing."""
+    named = {*policy.severity, *policy.guard.fatal_when_tripped}
+    return sorted(code for code in named if not can_exist(code))
+
+
 async def _serve(config: Config) -> None:
+    for code in unknown_codes(config.policy):
+        log.warning(
+            "policy_code_unknown",
+            code=code,
+            why="no finding has it, so the policy does nothing here; see `komainu catalogue`",
+        )
     store = await asyncio.to_thread(open_store, config.server.database)
     try:
         app = build(config, store=store, schedulers=schedulers(config), clock=SystemClock())
