@@ -57,6 +57,8 @@ class Centre(msgspec.Struct, frozen=True, kw_only=True):
     store: Store
     scheduler: Scheduler
     clock: Clock
+    ripe: Callable[[Decision], bool] = lambda _: True
+    """Whether a decision may be tried now: the server lets what failed wait, longer each time."""
     aside: Aside = in_place
     """How blocking work (the store) is done: the server does it in a thread, one piece at a time per
     cluster, so that the guard counts truly and the event loop never waits for a disk."""
@@ -78,8 +80,9 @@ def consider(centre: Centre, nodes: Sequence[NodeKey], now: datetime) -> Thought
 
 async def carry_out(centre: Centre) -> Sequence[Outcome]:
     """Do everything decided, allowed and not yet done; note what came of it. One at a time."""
-    now = centre.clock.now()
-    due = await centre.aside(lambda: centre.store.to_do(centre.cluster, now))
+    now, told_within_s = centre.clock.now(), centre.policy.confirm_s
+    due = await centre.aside(lambda: centre.store.to_do(centre.cluster, now, told_within_s))
+    due = [decision for decision in due if centre.ripe(decision)]
     outcomes = await centre.rooms.act(due, centre.scheduler, now) if due else []
     if outcomes:
         await centre.aside(lambda: centre.store.note(outcomes))
@@ -89,11 +92,11 @@ async def carry_out(centre: Centre) -> Sequence[Outcome]:
 async def look(centre: Centre) -> Thought:
     """Look at the scheduler and think about all that is unsettled."""
     nodes, jobs = await centre.scheduler.nodes(), await centre.scheduler.jobs()
-    now = centre.clock.now()
+    now, grades = centre.clock.now(), centre.policy.for_node()
 
     def think_all() -> Thought:
         centre.store.mirror(centre.cluster, nodes, jobs, now)
-        return consider(centre, centre.store.unsettled(centre.cluster, now), now)
+        return consider(centre, centre.store.unsettled(centre.cluster, now, grades), now)
 
     thought: Thought = await centre.aside(think_all)
     return thought

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Collection, Sequence
 from datetime import UTC, datetime, timedelta
 
@@ -37,7 +38,7 @@ class Clock:
         return datetime.now(UTC) + self.shift
 
     def uptime_s(self) -> float:
-        return 1.0
+        return time.monotonic()
 
     async def sleep(self, seconds: float) -> None:
         raise NotImplementedError

@@ -46,8 +46,9 @@ async def act(decisions: Sequence[Decision], scheduler: Scheduler, now: datetime
     by_decision = {outcome.decision: outcome for outcome in found}
     outcomes = [by_decision[d.id] for d in decisions]
     for decision, outcome in zip(decisions, outcomes, strict=True):
-        _log.info(
-            "decision_carried_out",
+        failed = outcome.result is Result.FAILED
+        (_log.warning if failed else _log.info)(
+            "decision_failed" if failed else "decision_carried_out",
             decision=decision.id,
             node=str(decision.key),
             action=decision.action.value,

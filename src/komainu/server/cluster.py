@@ -15,7 +15,6 @@ import msgspec
 import structlog
 
 from komainu import flow
-from komainu.core.decision import FINAL
 from komainu.core.errors import KomainuError, OutsideError, SchedulerError
 from komainu.core.names import ClusterName, JobId, NodeKey, NodeName
 from komainu.core.node import SchedulerJob, SchedulerNode
@@ -27,13 +26,12 @@ from komainu.flow import Centre, Rooms
 from komainu.ports import Clock, Received, Scheduler
 from komainu.server.alerts import Alerts
 from komainu.server.bell import Bell, wait_for
+from komainu.server.retry import Retry
 from komainu.store import SqlStore
 
 log = structlog.get_logger()
 LOOK_AT_MOST_S = 1.0
 """Shortest time between two looks at the scheduler, however many refusals come in."""
-RETRY_S = 2.0
-"""How soon what failed in the scheduler is tried again."""
 TAKEN_S = 0.1
 """How often it is asked whether a released node has taken its release."""
 FEED = "feed"
@@ -65,6 +63,8 @@ class WatchedCluster:
         self._acting = asyncio.Lock()
         self._act_now = asyncio.Event()
         self._look_now = asyncio.Event()
+        self._retry = Retry(clock.uptime_s)
+        self._retry_timer: asyncio.TimerHandle | None = None
         self.acts = scheduler is not None
         self._alerts = Alerts(name)
         self._guard_turns = 0
@@ -78,6 +78,7 @@ class WatchedCluster:
             store=store,
             scheduler=scheduler or Unwatched(),
             clock=clock,
+            ripe=self._retry.ripe,
             aside=self.aside,
         )
 
@@ -180,15 +181,18 @@ class WatchedCluster:
             return
         async with self._acting:
             outcomes = await flow.carry_out(self._centre)
+            self._retry.note(outcomes)
+            retry_in_s = self._retry.due_in_s()
         if outcomes:
             self.bell.ring([FEED])
             self._look_now.set()
-        loop = asyncio.get_running_loop()
-        if any(outcome.result not in FINAL for outcome in outcomes):
-            loop.call_later(RETRY_S, self._act_now.set)
         now = self._clock.now()
-        if await self.aside(lambda: self.store.untold(self.name, now)):
-            loop.call_later(TAKEN_S, self._act_now.set)
+        untold = await self.aside(lambda: self.store.untold(self.name, now, self.policy.confirm_s))
+        again = [s for s in (retry_in_s, TAKEN_S if untold else None) if s is not None]
+        if self._retry_timer is not None:
+            self._retry_timer.cancel()
+        loop = asyncio.get_running_loop()
+        self._retry_timer = loop.call_later(min(again), self._act_now.set) if again else None
 
     async def scheduler_node(self, node: NodeName) -> SchedulerNode | None:
         """The node as the scheduler shows it now, with the jobs it was last seen with; as it was
