@@ -181,8 +181,12 @@ class Store(Protocol):
         self, cluster: ClusterName, now: datetime, window_s: int
     ) -> ClusterSituation: ...
 
-    def unsettled(self, cluster: ClusterName, now: datetime) -> Sequence[NodeKey]:
-        """Nodes with open findings, refusals or held-back decisions: what a full turn looks at."""
+    def unsettled(
+        self, cluster: ClusterName, now: datetime, grades: NodePolicy
+    ) -> Sequence[NodeKey]:
+        """Nodes with refusals, held-back decisions, or open findings that weigh as `grades` says
+        (core.node.weighs): what a full turn looks at.
+        """
         ...
 
     def remember(self, thought: Thought, now: datetime) -> None:
@@ -193,8 +197,12 @@ class Store(Protocol):
         """
         ...
 
-    def to_do(self, cluster: ClusterName, now: datetime) -> Sequence[Decision]:
-        """Allowed decisions without a final outcome that have not expired, oldest first."""
+    def to_do(
+        self, cluster: ClusterName, now: datetime, told_within_s: float = 0
+    ) -> Sequence[Decision]:
+        """Allowed decisions without a final outcome that have not expired, oldest first. A node's
+        return waits until its agent has taken the release, but no longer than `told_within_s`.
+        """
         ...
 
     def note(self, outcomes: Sequence[Outcome]) -> None: ...

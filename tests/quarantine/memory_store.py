@@ -10,7 +10,7 @@ import msgspec
 from komainu.core.decision import FINAL, Action, Decision, Order, OrderKind, Outcome, Result
 from komainu.core.gate import record_of_data
 from komainu.core.names import ClusterName, NodeKey, NodeName
-from komainu.core.node import HELD_BY_PROLOG, NodeVerdict, SchedulerJob, SchedulerNode
+from komainu.core.node import HELD_BY_PROLOG, NodePolicy, NodeVerdict, SchedulerJob, SchedulerNode
 from komainu.core.observation import Finding, ObservationKind
 from komainu.core.situation import ClusterSituation, NodeSituation, Refusal, Thought
 from komainu.core.wire import Batch
@@ -117,7 +117,9 @@ class MemoryStore:
             tripped_at=self.tripped_at,
         )
 
-    def unsettled(self, cluster: ClusterName, now: datetime) -> Sequence[NodeKey]:
+    def unsettled(
+        self, cluster: ClusterName, now: datetime, grades: NodePolicy
+    ) -> Sequence[NodeKey]:
         return [NodeKey(cluster, node) for node in self.names]
 
     def remember(self, thought: Thought, now: datetime) -> None:
@@ -168,7 +170,9 @@ class MemoryStore:
             if resume and row.allowed and row.decision.action in REMOVALS and not row.undone:
                 row.undone = self.rows[decision.id].ends = True
 
-    def to_do(self, cluster: ClusterName, now: datetime) -> Sequence[Decision]:
+    def to_do(
+        self, cluster: ClusterName, now: datetime, told_within_s: float = 0
+    ) -> Sequence[Decision]:
         return [r.decision for r in self.rows.values() if r.allowed and r.live(now)]
 
     def note(self, outcomes: Sequence[Outcome]) -> None:

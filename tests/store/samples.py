@@ -7,7 +7,7 @@ from datetime import UTC, datetime, timedelta
 from komainu.core.decision import Action, Decision, Order, OrderKind, Outcome, Result
 from komainu.core.gate import GateRecord, Why, record_data
 from komainu.core.names import ClusterName, JobId, NodeKey, NodeName
-from komainu.core.node import NodeVerdict, SchedulerJob, SchedulerNode
+from komainu.core.node import NodePolicy, NodeVerdict, SchedulerJob, SchedulerNode
 from komainu.core.observation import (
     Component,
     Evidence,
@@ -22,6 +22,8 @@ from komainu.core.wire import Batch
 NOW = datetime(2026, 11, 30, 12, 0, tzinfo=UTC)
 C = ClusterName("c")
 KEY = NodeKey(C, NodeName("n1"))
+GRADES = NodePolicy()
+"""The catalogue's own grades."""
 BOOT = "3a7f1c3e-1111-2222-3333-444455556666"
 
 

@@ -4,12 +4,15 @@ import multiprocessing
 import stat
 from pathlib import Path
 
+import msgspec
 import pytest
 from alembic.autogenerate import compare_metadata
 from alembic.runtime.migration import MigrationContext
 from sqlalchemy import text
+from tests.store.samples import GRADES, NOW, C, batch, finding
 
 from komainu.core.errors import StorageError
+from komainu.core.verdict import Severity, Verdict
 from komainu.store import SqlStore, open_store
 from komainu.store.connect import connect
 from komainu.store.tables import metadata
@@ -29,6 +32,26 @@ def test_a_database_of_a_newer_version_is_refused(url: str) -> None:
     engine.dispose()
     with pytest.raises(StorageError, match="written by a newer Komainu: found schema 9999"):
         open_store(url)
+
+
+def test_findings_of_an_older_schema_get_their_weight(url: str) -> None:
+    store = open_store(url)
+    watched = msgspec.structs.replace(finding("F-2", node="n2"), severity=Severity.WATCH)
+    blind = msgspec.structs.replace(
+        finding("F-3", node="n3"), severity=Severity.INFO, verdict=Verdict.UNKNOWN
+    )
+    for one in (finding(), watched, blind):
+        store.receive(batch(one, node=one.node), NOW)
+    store.close()
+    engine = connect(url)
+    with engine.execution_options(writes=True).begin() as connection:
+        for column in ("severity", "verdict"):
+            connection.execute(text(f"ALTER TABLE findings DROP COLUMN {column}"))
+        connection.execute(text("UPDATE alembic_version SET version_num = '0001'"))
+    engine.dispose()
+    again = open_store(url)
+    assert [key.node for key in again.unsettled(C, NOW, GRADES)] == ["n1", "n3"]
+    again.close()
 
 
 def _open(url: str) -> None:

@@ -1,11 +1,13 @@
 from __future__ import annotations
 
 import threading
+from typing import Any
 
 import msgspec
 import pytest
 from tests.store.samples import (
     BOOT,
+    GRADES,
     KEY,
     NOW,
     C,
@@ -21,11 +23,11 @@ from tests.store.samples import (
 )
 
 from komainu.core.errors import InputError, StorageError
-from komainu.core.names import NodeKey, NodeName
-from komainu.core.node import HELD_BY_PROLOG
-from komainu.core.observation import ObservationKind
+from komainu.core.names import JobId, NodeKey, NodeName
+from komainu.core.node import HELD_BY_PROLOG, NodePolicy
+from komainu.core.observation import Finding, ObservationKind
 from komainu.core.situation import Settled, Thought
-from komainu.core.verdict import Verdict
+from komainu.core.verdict import Severity, Verdict
 from komainu.core.wire import GpuSeen, Hardware
 from komainu.store import SqlStore
 
@@ -112,11 +114,35 @@ def test_a_refusal_is_open_until_it_is_settled(store: SqlStore) -> None:
     store.receive(batch(observations=(gate("O-9"),)), later(3))
     (refusal,) = store.situation(KEY, NOW).refusals
     assert (refusal.observation, refusal.record.job, refusal.received) == ("O-9", "7", later(3))
-    assert store.unsettled(C, NOW) == [KEY]
+    assert store.unsettled(C, NOW, GRADES) == [KEY]
     settled = Settled(observation="O-9", decision="D-1", job=refusal.record.job)  # type: ignore[arg-type]
     store.remember(Thought(cluster=C, settled=(settled,)), NOW)
     assert store.situation(KEY, NOW).refusals == ()
-    assert store.unsettled(C, NOW) == []
+    assert store.unsettled(C, NOW, GRADES) == []
+
+
+def _watched(ident: str, node: str, code: str = "GPU-XID-63", **more: Any) -> Finding:
+    made = finding(ident, node=node, code=code)
+    return msgspec.structs.replace(made, **({"severity": Severity.WATCH} | more))
+
+
+def test_only_findings_that_weigh_leave_a_node_unsettled(store: SqlStore) -> None:
+    """Watched ones stay open for as long as nobody releases them, on every node in the end."""
+    found = [
+        _watched("F-1", "n1"),
+        _watched("F-2", "n2", severity=Severity.DEGRADED),
+        _watched("F-3", "n3", code="HOST-KMSG", verdict=Verdict.UNKNOWN),
+        _watched("F-4", "n4", code="NIC-OPTIC-EVENT", severity=Severity.INFO),
+        _watched("F-5", "n5", code="GPU-XID-79", severity=Severity.FATAL),
+    ]
+    for one in found:
+        store.receive(batch(one, _watched(f"{one.id}-w", one.node), node=one.node), NOW)
+    assert [key.node for key in store.unsettled(C, NOW, GRADES)] == ["n2", "n3", "n5"]
+    up = NodePolicy(severity={"NIC-OPTIC-EVENT": Severity.FATAL, "GPU-XID-79": Severity.WATCH})
+    assert [key.node for key in store.unsettled(C, NOW, up)] == ["n2", "n3", "n4"]
+    closed = Thought(cluster=C, released=("F-2", "F-5"))
+    store.remember(closed, NOW)
+    assert [key.node for key in store.unsettled(C, NOW, GRADES)] == ["n3"]
 
 
 def test_a_refusal_is_marked_while_the_scheduler_holds_its_job(store: SqlStore) -> None:
@@ -184,6 +210,27 @@ def test_pruning_forgets_observations_and_keeps_findings(store: SqlStore) -> Non
     assert store.changes(0) == []
     store.receive(batch(finding("F-2")), later(2))
     assert [change.seq for change in store.changes(0)] == [2]
+
+
+def test_pruning_forgets_what_the_gate_answered_and_nothing_still_waits_for(
+    store: SqlStore,
+) -> None:
+    old = (
+        gate("O-1", "admit", "7"),
+        gate("O-2", "end", "7", "epilog"),
+        gate("O-3", "refuse", "8"),
+        gate("O-4", "refuse", "9"),
+        gate("O-5", "admit", "10"),
+        gate("O-6", "end", "11", "epilog"),
+    )
+    store.receive(batch(observations=old), NOW)
+    settled = Settled(observation="O-3", decision="D-1", job=JobId("8"))
+    store.remember(Thought(cluster=C, settled=(settled,)), NOW)
+    store.receive(batch(observations=(gate("O-7", "end", "12", "epilog"),)), later(60))
+    store.prune(later(30))
+    left = {seen.observation for seen in store.history(KEY, 100).gate}
+    assert left == {"O-4", "O-5", "O-7"}
+    assert [one.observation for one in store.situation(KEY, later(60)).refusals] == ["O-4"]
 
 
 def test_pruning_goes_through_days_of_observations(store: SqlStore) -> None:

@@ -3,6 +3,7 @@ from __future__ import annotations
 import msgspec
 import pytest
 from tests.store.samples import (
+    GRADES,
     KEY,
     NOW,
     C,
@@ -61,7 +62,7 @@ def test_an_order_of_no_decision_is_given_each_time(store: SqlStore) -> None:
     advise = order(None, OrderKind.ADVISE_ONLY, value="on")
     store.remember(Thought(cluster=C, orders=(advise,)), NOW)
     assert store.situation(KEY, NOW).advise_only
-    assert store.unsettled(C, NOW) == [KEY]
+    assert store.unsettled(C, NOW, GRADES) == [KEY]
     advise = order(None, OrderKind.ADVISE_ONLY, value="off")
     store.remember(Thought(cluster=C, orders=(advise,)), NOW)
     assert not store.situation(KEY, NOW).advise_only
@@ -110,7 +111,7 @@ def test_only_what_was_done_or_may_yet_be_done_is_shown_as_out_and_the_guard_cou
     assert (KEY.node in store.standings(C, later(2))) is shown
     assert store.situation(KEY, NOW).standing == decision()
     assert store.cluster_situation(C, later(2), 600).out == {KEY.node}
-    assert store.unsettled(C, later(2)) == [KEY]
+    assert store.unsettled(C, later(2), GRADES) == [KEY]
 
 
 def test_a_decision_not_carried_out_in_time_is_dropped_and_recorded(store: SqlStore) -> None:
@@ -286,13 +287,13 @@ def test_a_node_is_given_back_when_it_has_taken_its_release(store: SqlStore) -> 
     store.note([outcome()])
     told = Thought(cluster=C, decisions=(_resume(),), orders=(order("D-2", OrderKind.RELEASE),))
     store.remember(told, later(2))
-    assert store.to_do(C, later(2)) == []
-    assert store.untold(C, later(2))
+    assert store.to_do(C, later(2), 3) == []
+    assert store.untold(C, later(2), 3)
     store.receive(batch(orders_seen=1), later(2.1))
-    assert store.to_do(C, later(2.1)) == []
+    assert store.to_do(C, later(2.1), 3) == []
     store.receive(batch(orders_seen=2), later(2.2))
-    assert [one.id for one in store.to_do(C, later(2.2))] == ["D-2"]
-    assert not store.untold(C, later(2.2))
+    assert [one.id for one in store.to_do(C, later(2.2), 3)] == ["D-2"]
+    assert not store.untold(C, later(2.2), 3)
 
 
 def test_a_silent_agent_keeps_its_node_out_for_a_moment_only(store: SqlStore) -> None:
@@ -300,8 +301,19 @@ def test_a_silent_agent_keeps_its_node_out_for_a_moment_only(store: SqlStore) ->
     store.note([outcome()])
     told = Thought(cluster=C, decisions=(_resume(),), orders=(order("D-2", OrderKind.RELEASE),))
     store.remember(told, later(2))
-    assert store.to_do(C, later(4.9)) == []
-    assert [one.id for one in store.to_do(C, later(5.1))] == ["D-2"]
+    assert store.to_do(C, later(4.9), 3) == []
+    assert [one.id for one in store.to_do(C, later(5.1), 3)] == ["D-2"]
+
+
+def test_policy_says_how_long_a_silent_agent_keeps_its_node_out(store: SqlStore) -> None:
+    store.remember(drained(), NOW)
+    store.note([outcome()])
+    told = Thought(cluster=C, decisions=(_resume(),), orders=(order("D-2", OrderKind.RELEASE),))
+    store.remember(told, later(2))
+    assert store.to_do(C, later(6.9), 5) == []
+    assert store.untold(C, later(6.9), 5)
+    assert [one.id for one in store.to_do(C, later(6.9), 4)] == ["D-2"]
+    assert not store.untold(C, later(6.9), 4)
 
 
 def test_the_newest_removal_stands_also_after_the_clock_was_set_back(store: SqlStore) -> None:

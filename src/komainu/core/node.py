@@ -67,6 +67,15 @@ def graded(finding: Finding, policy: NodePolicy) -> Finding:
     return msgspec.structs.replace(finding, severity=severity)
 
 
+def weighs(code: str, severity: Severity, verdict: Verdict, policy: NodePolicy) -> bool:
+    """Whether an open finding may ask for something: as this site grades its code it keeps jobs off,
+    or it says that something could not be looked at.
+    """
+    if verdict is Verdict.UNKNOWN:
+        return True
+    return verdict is Verdict.FAULT and policy.severity.get(code, severity) >= Severity.DEGRADED
+
+
 class SchedulerNode(msgspec.Struct, frozen=True, kw_only=True):
     """A node as the scheduler reports it, from the full state (never the compact one, which lags)."""
 

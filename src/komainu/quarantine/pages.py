@@ -19,9 +19,9 @@ from komainu.ports import Asked, Desk, Page
 from komainu.quarantine import decide
 
 MOST = 500
-ASKED_AGAIN = 40
 ASKED_AGAIN_S = 0.1
-"""A person's release is answered when it is done, at most after 4 s: `store` lets it wait 3 s."""
+"""A person's release is answered when it is done, at most a second after `confirm_s`: so long it may
+wait for its node."""
 _ask = msgspec.json.Decoder(Ask).decode
 
 
@@ -140,7 +140,7 @@ async def _carried_out(
     desk: Desk, cluster: ClusterName, decision: str
 ) -> tuple[Outcome | None, ClusterSituation]:
     """Do it and say what came of it. A release waits (bounded) until its node has taken it."""
-    for _ in range(ASKED_AGAIN):
+    for _ in range(int((desk.policy_of(cluster).confirm_s + 1) / ASKED_AGAIN_S)):
         await desk.carry_out(cluster)
         outcome, whole = await desk.aside(cluster, lambda: _after(desk, cluster, decision))
         if outcome is not None or cluster in desk.watched_only:

@@ -17,7 +17,7 @@ from sqlalchemy.exc import SQLAlchemyError
 from komainu.core.decision import Action, Decision, Order, Outcome
 from komainu.core.errors import InputError, StorageError
 from komainu.core.names import ClusterName, NodeKey, NodeName
-from komainu.core.node import NodeVerdict, SchedulerJob, SchedulerNode
+from komainu.core.node import NodePolicy, NodeVerdict, SchedulerJob, SchedulerNode
 from komainu.core.observation import Finding
 from komainu.core.record import (
     ClusterRecord,
@@ -128,12 +128,14 @@ class SqlStore(Accounts):
                 tripped_at=tripped.get(cluster),
             )
 
-    def unsettled(self, cluster: ClusterName, now: datetime) -> Sequence[NodeKey]:
+    def unsettled(
+        self, cluster: ClusterName, now: datetime, grades: NodePolicy
+    ) -> Sequence[NodeKey]:
         """As the port says, and every node that stands out or was told to advise only, since those
         may have to be told otherwise.
         """
         with self._reading() as connection:
-            names = health.nodes_with_open(connection, cluster)
+            names = health.nodes_that_weigh(connection, cluster, grades)
             names |= gate.nodes_with_refusals(connection, cluster)
             names |= set(quarantine.held_back(connection, cluster, now))
             names |= quarantine.count_against_guard(connection, cluster)
@@ -154,14 +156,16 @@ class SqlStore(Accounts):
                 for cluster in _clusters_of(thought):
                     remember.set_tripped(tx, cluster, tripped=thought.tripped)
 
-    def to_do(self, cluster: ClusterName, now: datetime) -> Sequence[Decision]:
+    def to_do(
+        self, cluster: ClusterName, now: datetime, told_within_s: float = 0
+    ) -> Sequence[Decision]:
         with self._reading() as connection:
-            return quarantine.to_do(connection, cluster, now)
+            return quarantine.to_do(connection, cluster, now, told_within_s)
 
-    def untold(self, cluster: ClusterName, now: datetime) -> bool:
+    def untold(self, cluster: ClusterName, now: datetime, told_within_s: float) -> bool:
         """Whether something is due as soon as its node has taken its release."""
         with self._reading() as connection:
-            return quarantine.untold(connection, cluster, now)
+            return quarantine.untold(connection, cluster, now, told_within_s)
 
     def note(self, outcomes: Sequence[Outcome]) -> None:
         if not outcomes:
@@ -315,9 +319,10 @@ class SqlStore(Accounts):
             inventory.scheduler_failed(tx, cluster, why)
 
     def prune(self, before: datetime) -> int:
-        """Forget observations and feed entries older than `before`; findings, decisions, outcomes
-        and orders are kept for good. Returns how many observations went. An hour's worth at a time,
-        so that the server of a large database can write in between.
+        """Forget observations, feed entries and what the gates answered before `before`, but no job
+        that still runs and no refusal that is not settled; findings, decisions, outcomes and orders
+        are kept for good. Returns how many observations went. An hour's worth at a time, so that the
+        server of a large database can write in between.
         """
         gone = 0
         while True:
@@ -325,6 +330,7 @@ class SqlStore(Accounts):
                 upto = health.oldest_slice(tx.connection, before)
                 if upto is None:
                     feed.prune(tx.connection, before)
+                    gate.prune(tx.connection, before)
                     return gone
                 gone += health.prune_observations(tx.connection, upto)
 

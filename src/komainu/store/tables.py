@@ -139,6 +139,8 @@ findings = Table(
     Column("cause", ID),
     Column("open", Boolean, nullable=False),
     Column("released_by", ID),
+    Column("severity", Integer, nullable=False),
+    Column("verdict", String(16), nullable=False),
     Column("body", Text, nullable=False),
     _of_node(),
     Index("uq_findings_cluster_node_id", "cluster", "node", "id", unique=True),

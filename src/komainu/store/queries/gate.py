@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from datetime import datetime
 from typing import Any
 
 import msgspec
 import structlog
-from sqlalchemy import Connection, Row, insert, select, update
+from sqlalchemy import Connection, Row, delete, insert, select, update
 
 from komainu.core.errors import InputError
 from komainu.core.gate import GateRecord, record_of_data
@@ -130,6 +131,12 @@ def admitted(
     for row in connection.execute(query.order_by(gate.c.number)):
         found.setdefault(row.node, []).append(_seen(row))
     return found
+
+
+def prune(connection: Connection, before: datetime) -> None:
+    """Forget answers received before `before` that nothing waits for any more."""
+    over = gate.c.state.in_(["ended", "stray", "settled"])
+    connection.execute(delete(gate).where(gate.c.received < before, over))
 
 
 def recent(connection: Connection, key: NodeKey, limit: int) -> Sequence[GateSeen]:

@@ -7,11 +7,22 @@ from datetime import datetime, timedelta
 from typing import Any
 
 import msgspec
-from sqlalchemy import Connection, Row, Select, delete, func, insert, select, update
+from sqlalchemy import (
+    Connection,
+    Row,
+    Select,
+    delete,
+    func,
+    insert,
+    select,
+    update,
+)
 
 from komainu.core.names import ClusterName, NodeKey, NodeName
+from komainu.core.node import NodePolicy, weighs
 from komainu.core.observation import Finding, Observation, ObservationKind
 from komainu.core.record import FindingRecord
+from komainu.core.verdict import Severity, Verdict
 from komainu.store.queries.feed import CHUNK, Writing, checked_id, plain
 from komainu.store.queries.inventory import observation_row
 from komainu.store.tables import findings, observations
@@ -78,6 +89,8 @@ def _row(finding: Finding, now: datetime) -> dict[str, object]:
         "received": now,
         "cause": None if finding.cause is None else plain(finding.cause),
         "open": True,
+        "severity": finding.severity.value,
+        "verdict": finding.verdict.value,
         "body": _encode(finding).decode(),
     }
 
@@ -107,9 +120,19 @@ def plain_findings(
     return [_finding(body) for body in connection.execute(query).scalars()]
 
 
-def nodes_with_open(connection: Connection, cluster: ClusterName) -> set[NodeName]:
-    query = select(findings.c.node).where(findings.c.cluster == cluster, findings.c.open.is_(True))
-    return set(connection.execute(query.distinct()).scalars())
+def nodes_that_weigh(
+    connection: Connection, cluster: ClusterName, grades: NodePolicy
+) -> set[NodeName]:
+    """Nodes with an open finding that may ask for something. One row for each kind of finding on a
+    node, however many there are of it: watched ones stay open for as long as nobody releases them.
+    """
+    query = select(findings.c.node, findings.c.code, findings.c.severity, findings.c.verdict)
+    query = query.where(findings.c.cluster == cluster, findings.c.open.is_(True)).distinct()
+    return {
+        row.node
+        for row in connection.execute(query)
+        if weighs(row.code, Severity(row.severity), Verdict(row.verdict), grades)
+    }
 
 
 def records(

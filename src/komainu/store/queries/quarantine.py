@@ -19,9 +19,6 @@ _decision = msgspec.json.Decoder(Decision).decode
 _outcome = msgspec.json.Decoder(Outcome).decode
 _order = msgspec.json.Decoder(Order).decode
 TAKES_OUT = (Action.DRAIN.value, Action.ADOPT.value)
-TOLD_WITHIN = timedelta(seconds=3)
-"""How long a node's return to the scheduler waits for its agent to take the release. It takes
-milliseconds where the agent listens, and 3 s is what a gate waits for the server (`confirm_s`)."""
 
 
 _NOT_UNDONE = and_(
@@ -164,18 +161,23 @@ def removed_since(
     return tuple(connection.execute(query).scalars())
 
 
-def to_do(connection: Connection, cluster: ClusterName, now: datetime) -> Sequence[Decision]:
+def to_do(
+    connection: Connection, cluster: ClusterName, now: datetime, told_within_s: float
+) -> Sequence[Decision]:
     query = (
         select(decisions.c.body)
-        .where(*_due(cluster, now), not_(_untold(now)))
+        .where(*_due(cluster, now), not_(_untold(now, told_within_s)))
         .order_by(decisions.c.allowed_at, decisions.c.number)
     )
     return [_decision(body) for body in connection.execute(query).scalars()]
 
 
-def untold(connection: Connection, cluster: ClusterName, now: datetime) -> bool:
+def untold(
+    connection: Connection, cluster: ClusterName, now: datetime, told_within_s: float
+) -> bool:
     """Whether something is due as soon as its node has taken its release."""
-    query = select(decisions.c.id).where(*_due(cluster, now), _untold(now)).limit(1)
+    waiting = _untold(now, told_within_s)
+    query = select(decisions.c.id).where(*_due(cluster, now), waiting).limit(1)
     return connection.execute(query).first() is not None
 
 
@@ -188,10 +190,10 @@ def _due(cluster: ClusterName, now: datetime) -> tuple[ColumnElement[bool], ...]
     )
 
 
-def _untold(now: datetime) -> ColumnElement[bool]:
+def _untold(now: datetime, told_within_s: float) -> ColumnElement[bool]:
     """A node to be given back that has not yet taken its RELEASE: were it resumed now, the job that
     the scheduler sends at once would be refused by the old verdict. A silent agent is not waited
-    for beyond TOLD_WITHIN.
+    for beyond `told_within_s`.
     """
     not_taken = (
         select(orders.c.number)
@@ -205,7 +207,7 @@ def _untold(now: datetime) -> ColumnElement[bool]:
     )
     return and_(
         decisions.c.action == Action.RESUME.value,
-        decisions.c.allowed_at > now - TOLD_WITHIN,
+        decisions.c.allowed_at > now - timedelta(seconds=told_within_s),
         exists(not_taken),
     )
 
