@@ -169,7 +169,7 @@ def measure(site: Site, chosen: Options) -> Iterator[Timing]:
             return
 
 
-def report(timings: list[Timing], polling: int) -> Report:
+def report(timings: list[Timing], polling: int, slurm: str) -> Report:
     def milliseconds(name: str) -> list[float]:
         return sorted(getattr(timing, name) * 1e3 for timing in timings)
 
@@ -194,7 +194,7 @@ def report(timings: list[Timing], polling: int) -> Report:
         figures=figures,
         n=len(timings),
         peers={"NVSentinel (published, not measured here)": {"low_ms": 1800, "high_ms": 2000}},
-        bed=f"real Slurm 22.05.8, 8 slurmd, 8 agents, 1 server on {machine()}",
+        bed=f"real {slurm}, 8 slurmd, 8 agents, 1 server on {machine()}",
         notes=(
             f"goal: p99 <= {GOAL_P99_MS:.0f} ms",
             "published: NVSentinel's own figure for its detection to cordon on Kubernetes",
@@ -214,12 +214,13 @@ def main() -> None:
     chosen = options(__doc__)
     try:
         with bed_of(with_gate(8)) as bed, site_on(bed, POLICY, poll_s=5) as site:
+            slurm = site.bed.run("scontrol", "--version").strip()
             polling = _polling(site)
             timings = list(measure(site, chosen))
     except BedError as error:
         print(error, file=sys.stderr)
-        missing("a real Slurm", do="`make setup` installs what it needs.")
-    show(report(timings, polling), chosen)
+        missing("a real Slurm", do="`make packages` installs what it needs.")
+    show(report(timings, polling, slurm), chosen)
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""Reading what scontrol and squeue print, for Slurm 22.05 to 25.11.
+"""Reading what scontrol and squeue print. Written for Slurm 22.05 to 25.11, tried on 22.05.8 only.
 
 Nothing here talks to Slurm. Job names are the tenants' own text and may hold anything, line breaks
 and our separators included, so a job's line starts with the name in a field of fixed width and

@@ -1,1 +1,1 @@
-"""To be filled in this room."""
+"""The web pages: templates, scripts and styles, and the way they are served."""

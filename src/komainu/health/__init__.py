@@ -1,1 +1,1 @@
-"""To be filled in this room."""
+"""Faults of components: from kernel log lines, by the catalogue, to findings."""

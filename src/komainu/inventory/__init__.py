@@ -1,1 +1,1 @@
-"""To be filled in this room."""
+"""Which nodes there are, what is in them, and in one word how each stands."""

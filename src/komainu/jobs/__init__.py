@@ -1,1 +1,1 @@
-"""To be filled in this room."""
+"""What the scheduler says of jobs, as the pages show it."""
