@@ -4,7 +4,7 @@ import test from 'node:test';
 
 import { decode, encode } from '../../src/komainu/console/static/core/columns.mjs';
 import { backoff, caughtUp, feedFrom, fold, gatherFor } from '../../src/komainu/console/static/core/feed.mjs';
-import { foldByCause, steady } from '../../src/komainu/console/static/core/findings.mjs';
+import { foldByCause, steady, worstFirst } from '../../src/komainu/console/static/core/findings.mjs';
 import { ago, clock, count, moment, pieces, span } from '../../src/komainu/console/static/core/format.mjs';
 import { CELL, GAP, fit, hit, layout, lookAt, nearest, neighbour, nodeAt, zoomAt } from '../../src/komainu/console/static/core/layout.mjs';
 import { alarm, heldBack } from '../../src/komainu/console/static/core/guard.mjs';
@@ -240,6 +240,12 @@ test('findings fold under their first cause, across several steps, and none is l
   assert.deepEqual(folds.map((f) => [f.head.finding.id, f.parts.map((p) => p.finding.id)]), [['a', ['c', 'b']], ['lone', []], ['orphan', []]]);
 });
 
+test('the worst finding stands first, and none of one severity jumps over another', () => {
+  const of = (id, severity) => ({ finding: { ...view(id).finding, severity } });
+  const folds = worstFirst(foldByCause([of('info', 0), of('new', 3), of('old', 3), of('watch', 1)]));
+  assert.deepEqual(folds.map((f) => f.head.finding.id), ['new', 'old', 'watch', 'info']);
+});
+
 test('findings that name each other as cause end in no loop and are all shown', () => {
   const folds = foldByCause([view('a', 'b'), view('b', 'a')]);
   assert.equal(folds.reduce((n, f) => n + 1 + f.parts.length, 0), 2);
@@ -306,7 +312,7 @@ function paper() {
 }
 function scene(map, width, height, view = null) {
   const l = layout(map, width, height);
-  return { picture: map, layout: l, view: view ?? fit(l, width, height), width, height, ratio: 1, palette: PALETTES.dark, lit: () => true, active: -1, chosen: -1 };
+  return { picture: map, layout: l, view: view ?? fit(l, width, height), width, height, ratio: 1, palette: PALETTES.dark, outlined: false, lit: () => true, active: -1, chosen: -1 };
 }
 
 test('all 10,000 cells are drawn, and only those in sight once zoomed in', () => {
@@ -315,6 +321,16 @@ test('all 10,000 cells are drawn, and only those in sight once zoomed in', () =>
   const near = zoomAt(scene(map, 1600, 900).view, 400, 300, 6);
   const drawn = draw(paper().context, scene(map, 1600, 900, near));
   assert.ok(drawn > 50 && drawn < 1000, String(drawn));
+});
+
+test('light amber has an outline, and so has an idle cell where contrast is asked for', () => {
+  const map = pictureOfRows([row('a', 'r', 'watched', 2), row('b', 'r', 'healthy', 3)], 1);
+  const outlines = (changes) => {
+    const { calls, context } = paper();
+    draw(context, { ...scene(map, 400, 300), ...changes });
+    return (calls.rect ?? []).length - 1; // without the frame around the watched node
+  };
+  assert.deepEqual([outlines({}), outlines({ palette: PALETTES.light }), outlines({ outlined: true })], [0, 2, 3]);
 });
 
 test('the place of a GPU that is gone is hollow: it is framed and never filled', () => {

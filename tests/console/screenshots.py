@@ -22,7 +22,7 @@ SCREENS = {
     "inspector": "/c/{cluster}?sel={node}",
     "table": "/c/{cluster}?view=table",
     "node": "/n/{cluster}/{node}",
-    "findings": "/findings?cluster={cluster}&node={node}&state=all",
+    "findings": "/findings?cluster={cluster}&state=all",
 }
 
 
@@ -68,6 +68,9 @@ def main() -> None:
                     page.goto(url + path.format(cluster=asked.cluster, node=asked.node))
                     page.wait_for_selector(".panel")
                     page.wait_for_timeout(700)
+                    if name == "findings":
+                        page.get_by_role("button", name="GPU-XID").first.click()
+                        page.wait_for_selector(".detail .evidence")
                     page.screenshot(path=asked.directory / f"{name}-{scheme}-{width}.png")
                 page.close()
 

@@ -157,16 +157,32 @@ def test_a_filter_that_hides_everything_says_which_and_offers_a_way_out(seat: Se
     expect(page.locator(".stage-grid")).to_be_visible()
 
 
-def test_the_table_shows_the_same_rows_as_the_canvas(seat: Seat) -> None:
+def test_the_table_shows_the_same_rows_and_cells_as_the_canvas(seat: Seat) -> None:
+    seat.site.world.lose("gpu-017", 5)
+    seat.site.world.lose("gpu-045", 2)
     page = seat.sign_in()
-    drawn = stage(page, "stage.picture.nodes.map((n) => `${n.name} ${n.standing}`).sort()")
+    drawn = stage(
+        page,
+        "stage.picture.nodes.map((n) => [n.name, n.standing,"
+        " ...n.gpus.map((g) => `${g.index} ${g.standing} ${Boolean(g.missing)}`)].join()).sort()",
+    )
     page.get_by_role("button", name="Table").click()
     page.wait_for_selector("table.rows")
     shown = page.evaluate(
-        "() => [...document.querySelectorAll('table.rows tbody tr')].map((row) =>"
-        " `${row.querySelector('a').textContent} ${row.querySelector('.badge').textContent.trim()}`).sort()"
+        """() => [...document.querySelectorAll('table.rows tbody tr')].map((row) => [
+          row.querySelector('a').textContent,
+          row.querySelector('.badge').textContent.trim(),
+          ...[...row.querySelectorAll('.strip > span')].flatMap((cell, i) => {
+            const words = cell.querySelector('.glyph')?.getAttribute('class') ?? '';
+            const kind = /glyph-(idle|alloc|watched|faulty|quarantined|foreign|unseen)/.exec(words)?.[1];
+            if (!kind) return [];
+            const standing = kind === 'idle' || kind === 'alloc' ? 'healthy' : kind;
+            return [`${i} ${standing} ${words.includes('glyph-missing')}`];
+          }),
+        ].join()).sort()"""
     )
     assert shown == drawn
+    assert any("2 quarantined true" in line for line in shown)
 
 
 def test_the_keyboard_reaches_a_cell_and_opens_its_node(seat: Seat) -> None:
@@ -551,10 +567,34 @@ def test_everything_that_can_be_used_has_a_name(seat: Seat, path: str) -> None:
     )
     assert nameless == []
     small = page.evaluate(
-        "() => [...document.querySelectorAll('button')].filter((element) => element.offsetHeight"
-        " && element.offsetHeight < 24).map((element) => element.outerHTML)"
+        "() => [...document.querySelectorAll('button, input, select, textarea, summary, nav a, header > a')]"
+        ".filter((element) => element.offsetHeight && (element.offsetHeight < 24"
+        " || element.offsetWidth < 24)).map((element) => element.outerHTML)"
     )
     assert small == []
+    unmarked = page.evaluate(
+        """() => [...document.querySelectorAll('button, a, input, select, textarea, summary, [tabindex]')]
+          .filter((element) => element.checkVisibility() && !element.disabled).filter((element) => {
+            element.focus({ focusVisible: true, preventScroll: true });
+            const style = getComputedStyle(element);
+            return element !== document.activeElement || style.outlineStyle === 'none' || parseFloat(style.outlineWidth) < 2;
+          }).map((element) => element.outerHTML)"""
+    )
+    assert unmarked == []
+
+
+def test_whoever_asks_for_less_motion_sees_none(browser: Browser, site: Running) -> None:
+    page = browser.new_page(reduced_motion="reduce")
+    page.goto(f"{site.url}/login")
+    page.evaluate(
+        "() => { document.body.innerHTML = '<div class=skeleton><span></span></div>"
+        "<div class=happening><ol><li class=fresh></li></ol></div>'; }"
+    )
+    names = "() => ['.skeleton span', '.fresh'].map((s) => getComputedStyle(document.querySelector(s)).animationName)"
+    assert page.evaluate(names) == ["none", "none"]
+    page.emulate_media(reduced_motion="no-preference")
+    assert page.evaluate(names) == ["breathe", "arrive"]
+    page.close()
 
 
 def test_signing_out_ends_at_the_sign_in_page(seat: Seat) -> None:

@@ -160,6 +160,14 @@ def test_policy_grades_what_is_shown() -> None:
     assert _row(seen, lenient).standing is Word.WATCHED
 
 
+def test_a_summary_that_begins_with_its_code_says_it_once() -> None:
+    twice = msgspec.structs.replace(_finding(), summary="GPU-XID-79 (0000:41:00): it means")
+    assert _row(Seen(record=_record(), findings=(twice,))).why == twice.summary
+    assert _row(Seen(record=_record(), findings=(_finding(),))).why == (
+        "GPU-XID-79 gpu 0000:41:00: it means"
+    )
+
+
 @pytest.mark.parametrize("named", ["0000:41:00", "00000000:41:00.0", "0000:41:00.0", "GPU-1", "S1"])
 def test_a_fault_is_shown_at_its_own_gpu(named: str) -> None:
     row = _row(Seen(record=_record(), findings=(_finding(component=named),)))

@@ -116,7 +116,14 @@ def _not_looked_at(record: NodeRecord, verdict: Verdict, *, heard: bool) -> _Tol
 def _why(findings: Sequence[Finding]) -> str:
     worst = max(findings, key=lambda finding: finding.severity)
     more = f" (and {len(findings) - 1} more)" if len(findings) > 1 else ""
-    return f"{worst.code} {worst.component}: {worst.summary}{more}"
+    return f"{finding_words(worst)}{more}"
+
+
+def finding_words(finding: Finding) -> str:
+    """Code, part and summary in one line; a summary that begins with its code says it alone."""
+    if finding.summary.startswith(finding.code):
+        return finding.summary
+    return f"{finding.code} {finding.component}: {finding.summary}"
 
 
 # ── GPUs ─────────────────────────────────────────────────────────────────────────────────────────

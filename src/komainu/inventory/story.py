@@ -8,6 +8,7 @@ from komainu.core.decision import Order
 from komainu.core.observation import Observation, ObservationKind, Scalar
 from komainu.core.record import DecisionRecord, GateSeen, History
 from komainu.core.views import StoryLine
+from komainu.inventory.model import finding_words
 
 MOST = 400
 """Characters of one line: a scheduler's reason is somebody else's text of any length."""
@@ -23,7 +24,7 @@ def story(history: History, limit: int) -> list[StoryLine]:
 def _lines(history: History) -> Iterator[StoryLine]:
     for found in history.findings:
         finding = found.finding
-        text = f"{finding.code} {finding.component}: {finding.summary}"
+        text = finding_words(finding)
         yield StoryLine(at=finding.at, what="finding", text=text, ref=finding.id)
     for decided in history.decisions:
         yield from _decided(decided)

@@ -1,4 +1,5 @@
 // The node that was picked on the map, beside the map: why, since when, and what can be done.
+import { foldByCause, worstFirst } from '../core/findings.mjs';
 import { get, nodeApi } from './api.mjs';
 import { ActionButtons, ActionPanel, Panel } from './act.mjs';
 import { html } from './dom.mjs';
@@ -17,7 +18,7 @@ export function Inspector({ shell, node, act }) {
     return html`<${ActionPanel} key=${node + act} cluster=${cluster} node=${node} what=${act} role=${me.role} onDone=${load.retry} />`;
   }
   const view = load.data;
-  const open = view ? view.findings.filter((/** @type {any} */ f) => f.open && !f.finding.cause) : [];
+  const open = worstFirst(foldByCause((view?.findings ?? []).filter((/** @type {any} */ f) => f.open)));
   return html`<${Panel} title=${node} close=${() => setParams({ sel: null })}>
     <${Failed} load=${load} zone=${time.zone} />
     ${!view && !load.error && html`<${Skeleton} />`}
@@ -25,7 +26,7 @@ export function Inspector({ shell, node, act }) {
       <${StandingLine} row=${view.row} verdict=${view.verdict} time=${time} />
       ${view.row.why && html`<p class="why"><${Text} text=${view.row.why} /></p>`}
       <${ActionButtons} role=${me.role} standing=${view.row.standing} onAsk=${(/** @type {string} */ what) => setParams({ act: what })} />
-      ${open.slice(0, MOST_FINDINGS).map((/** @type {any} */ f) => html`<${FindingBlock} key=${f.finding.id} view=${f} time=${time} most=${3} />`)}
+      ${open.slice(0, MOST_FINDINGS).map(({ head, parts }) => html`<${FindingBlock} key=${head.finding.id} view=${head} time=${time} most=${3} parts=${parts.length} />`)}
       ${open.length > MOST_FINDINGS && html`<p class="dim small">${open.length - MOST_FINDINGS} more on the node's page.</p>`}
       <${Facts} rows=${[
         ['Rack', view.row.rack],

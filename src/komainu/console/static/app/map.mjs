@@ -151,8 +151,8 @@ function Legend() {
   return html`<div class="legend" aria-label="Legend">
     <span><${Glyph} kind="alloc" />busy</span><span><${Glyph} kind="idle" />idle</span>
     <span><${Glyph} kind="watched" />watched</span><span><${Glyph} kind="faulty" />faulty</span>
-    <span><${Glyph} kind="quarantined" />quarantined</span><span><${Glyph} kind="quarantined" busy />… job still running</span>
-    <span><${Glyph} kind="foreign" />out, not by us</span><span><${Glyph} kind="unseen" />unseen</span><span><${Glyph} kind="unseen" missing />gone</span></div>`;
+    <span><${Glyph} kind="quarantined" />quarantined</span><span><${Glyph} kind="quarantined" busy />job finishing</span>
+    <span><${Glyph} kind="foreign" />foreign</span><span><${Glyph} kind="unseen" />unseen</span><span><${Glyph} kind="unseen" missing />gone</span></div>`;
 }
 
 /** The row of one node, read when somebody looks. @param {{shell: any, cluster: string, node: any}} props */

@@ -4,7 +4,7 @@ import { clock, count, moment } from '../core/format.mjs';
 import { finishing } from '../core/draw.mjs';
 import { atPlaces, gpuWords } from '../core/picture.mjs';
 import { kindOf } from '../core/standing.mjs';
-import { foldByCause } from '../core/findings.mjs';
+import { foldByCause, worstFirst } from '../core/findings.mjs';
 import { heldBack } from '../core/guard.mjs';
 import { get, nodeApi } from './api.mjs';
 import { ActionButtons, ActionPanel } from './act.mjs';
@@ -31,7 +31,7 @@ export function NodeScreen({ shell, node }) {
     return html`<main class="screen"><${Crumbs} cluster=${cluster} node=${node} /><${GuardAlarm} shell=${shell} node=${node} /><${Failed} load=${load} zone=${time.zone} />
       ${!load.error && html`<${Skeleton} lines=${8} />`}</main>`;
   }
-  const open = foldByCause(view.findings.filter((/** @type {any} */ f) => f.open));
+  const open = worstFirst(foldByCause(view.findings.filter((/** @type {any} */ f) => f.open)));
   const closed = view.findings.filter((/** @type {any} */ f) => !f.open);
   return html`<main class="screen node-screen" data-loading=${load.loading}>
     <${Crumbs} cluster=${cluster} node=${node} />

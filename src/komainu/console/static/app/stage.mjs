@@ -32,6 +32,7 @@ class Stage {
     this.picture = { nodes: [], gpus: 0, at: 0 };
     this.layout = layout(this.picture, 1, 1);
     this.palette = PALETTES.dark;
+    this.outlined = matchMedia('(prefers-contrast: more), (forced-colors: active)').matches;
     /** @type {(node: number) => boolean} */
     this.lit = () => true;
     this.width = 0;
@@ -87,8 +88,8 @@ class Stage {
   paint() {
     this.frame = 0;
     const begun = performance.now();
-    const { picture, view, width, height, palette, lit, active, chosen } = this;
-    draw(this.context, { picture, layout: this.layout, view, width, height, ratio: this.ratio ?? 1, palette, lit, active, chosen });
+    const { picture, view, width, height, palette, outlined, lit, active, chosen } = this;
+    draw(this.context, { picture, layout: this.layout, view, width, height, ratio: this.ratio ?? 1, palette, outlined, lit, active, chosen });
     this.drawMs = performance.now() - begun;
   }
 

@@ -12,6 +12,7 @@ import { KINDS, kindOf } from './standing.mjs';
  * @property {Picture} picture @property {Layout} layout @property {import('./layout.mjs').View} view
  * @property {number} width @property {number} height pixels @property {number} ratio device pixels each
  * @property {Palette} palette
+ * @property {boolean} outlined whether idle cells, quiet on purpose, need an outline (high contrast)
  * @property {(node: number) => boolean} lit whether the filters keep it
  * @property {number} active node under the keyboard or pointer, -1: none
  * @property {number} chosen node in the inspector, -1: none
@@ -62,7 +63,7 @@ function inSight({ picture, layout: l, view: v, width, height }) {
 }
 
 /** @param {CanvasRenderingContext2D} g @param {Scene} scene @param {Seen[]} seen */
-function cells(g, { picture, layout: l, view: v, palette }, seen) {
+function cells(g, { picture, layout: l, view: v, palette, outlined }, seen) {
   /** @type {Record<string, number[]>} */
   const groups = Object.fromEntries(KINDS.map((kind) => [kind, []]));
   /** @type {number[]} */
@@ -91,6 +92,8 @@ function cells(g, { picture, layout: l, view: v, palette }, seen) {
     else fill(g, palette[kind], groups[kind], px);
     if (px >= MARK_FROM) mark(g, MARKS[kind], palette.bg, groups[kind], px);
   }
+  if (px >= MARK_FROM && palette.edge !== palette.watched) hollow(g, palette.edge, groups.watched, px, px);
+  if (px >= MARK_FROM && outlined) hollow(g, palette.dim, groups.idle, px, px);
   gone(g, palette.dim, MARKS.missing, missing[1], px);
   gone(g, palette.faulty, MARKS.faulty, missing[0], px);
   if (px >= 8) stillRunning(g, palette, busy, px);
@@ -170,7 +173,7 @@ function frames(g, { picture, layout: l, view: v, palette }, seen) {
   const out = frameOut(v);
   g.lineWidth = Math.min(2, Math.max(1, v.k * 0.5));
   for (const standing of /** @type {const} */ (['watched', 'foreign', 'quarantined', 'faulty'])) {
-    g.strokeStyle = palette[standing];
+    g.strokeStyle = standing === 'watched' ? palette.edge : palette[standing];
     g.beginPath();
     for (const { node, x, y } of seen) {
       if (picture.nodes[node].standing !== standing) continue;

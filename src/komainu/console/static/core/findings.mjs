@@ -24,6 +24,11 @@ export function foldByCause(list) {
   return [...folds.values()];
 }
 
+/** @param {Fold[]} folds @returns {Fold[]} the worst first, and as they came within a severity */
+export function worstFirst(folds) {
+  return [...folds].sort((a, b) => b.head.finding.severity - a.head.finding.severity);
+}
+
 /** @param {FindingView} view @param {FindingView[]} list @returns {string} follows causes, but never in a ring */
 function rootOf(view, list) {
   const byId = new Map(list.map((v) => [v.finding.id, v]));
