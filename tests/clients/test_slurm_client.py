@@ -95,3 +95,21 @@ async def test_what_is_no_job_id_never_reaches_slurm(tmp_path: Path, job: str) -
     with pytest.raises(InputError):
         await client.release_job(JobId(job))
     assert not (tmp_path / "called").exists()
+
+
+async def test_a_refused_resume_asks_again_only_for_what_is_still_ours(tmp_path: Path) -> None:
+    """Somebody may have drained a node between the caller's look and Slurm's refusal."""
+    shown = "\n".join(
+        f"NodeName={node} State=IDLE+DRAIN ExtSensorsTemp=n/s Reason={reason} [root@2026-11-30T10:00:00]"
+        for node, reason in (("n1", "komainu:D-1: x"), ("n2", "swapping a DIMM"))
+    )
+    (tmp_path / "shown").write_text(shown + "\n")
+    client = _fake(
+        tmp_path,
+        f'echo "$*" >> {tmp_path}/calls\n'
+        f'case "$*" in *show*) cat {tmp_path}/shown ;; *NodeName=n1\\ *) ;; '
+        "*) echo 'slurm_update error: Invalid node state specified' >&2; exit 1 ;; esac",
+    )
+    await client.resume([N1, NodeName("n2"), NodeName("n3")])
+    calls = (tmp_path / "calls").read_text().splitlines()
+    assert calls[-1] == "update NodeName=n1 State=RESUME"

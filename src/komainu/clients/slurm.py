@@ -25,7 +25,7 @@ _FIX = (
 )
 _REFUSED_FIX = (
     "Check that Slurm knows that name (`scontrol show node`, `squeue`) and that the user Komainu "
-    "runs as is SlurmUser or has AdminLevel=Operator."
+    "runs as is SlurmUser or has AdminLevel=Administrator."
 )
 
 
@@ -68,14 +68,19 @@ class Slurm:
             await self._update(nodes, "State=DRAIN", f"Reason={plain_reason(reason)}")
 
     async def resume(self, nodes: Collection[NodeName]) -> None:
-        """Slurm refuses to resume a node that is neither drained nor down; that is no error here."""
+        """Slurm refuses to resume a node that is neither drained nor down; that is no error here.
+
+        Then only what is still ours is asked for again: the caller looked before the first try, and
+        somebody may have drained a node since.
+        """
         if not nodes:
             return
         try:
             await self._update(nodes, "State=RESUME")
         except _Refused:
             shown = await self._run("scontrol", "-o", "show", "node", _folded(nodes))
-            out = [one.node for one in self._read(shown, {}) if one.out]
+            seen = self._read(shown, {})
+            out = [one.node for one in seen if one.out and (one.ours or one.gate_made)]
             if out:
                 await self._update(out, "State=RESUME")
 
