@@ -13,8 +13,9 @@ import pytest
 ROOT = Path(__file__).parents[1]
 SOURCE = ROOT / "src" / "komainu"
 TEXT = (ROOT / "ARCHITECTURE.md").read_text("utf-8")
-THINKING = {"model", "detect", "decide", "learn"}
-STEPS = THINKING | {"collect", "act", "pages", "commands"}
+STEPS_THAT_THINK = {"model", "detect", "decide", "learn"}
+THINKING = STEPS_THAT_THINK | {"core"}
+STEPS = STEPS_THAT_THINK | {"collect", "act", "pages", "commands"}
 ROOMS = {"health", "quarantine", "inventory", "jobs"}
 
 
@@ -83,14 +84,52 @@ def thinking_files() -> list[Path]:
 
 
 def test_there_are_thinking_files() -> None:
-    assert len(thinking_files()) >= 4
+    names = {str(path.relative_to(SOURCE)) for path in thinking_files()}
+    assert {"core/verdict.py", "health/detect/xid.py", "quarantine/decide/guard.py"} <= names
 
 
 @pytest.mark.parametrize("path", thinking_files(), ids=lambda path: str(path.relative_to(SOURCE)))
 def test_thinking_neither_opens_nor_prints(path: Path) -> None:
     tree = ast.parse(path.read_text("utf-8"))
-    named = {node.id for node in ast.walk(tree) if isinstance(node, ast.Name)}
+    named = {
+        node.id
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load)
+    }
     assert not named & {"open", "print", "input", "breakpoint", "exec", "eval", "__import__"}
+    asked = {node.attr for node in ast.walk(tree) if isinstance(node, ast.Attribute)}
+    assert not asked & {"now", "utcnow", "today", "read_text", "read_bytes", "write_text"}
+
+
+READS_THE_CATALOGUE = ["health/detect/correlate.py", "health/detect/reading.py"]
+"""The one thing a thinking file gets by asking and not as an argument; ARCHITECTURE.md says why."""
+
+
+def test_only_the_named_files_ask_for_the_catalogue() -> None:
+    asking = [
+        str(path.relative_to(SOURCE))
+        for path in thinking_files()
+        if "komainu.health.catalogue" in imported(path)
+    ]
+    assert asking == READS_THE_CATALOGUE
+    assert all(f"`{name}`" in TEXT for name in asking)
+
+
+def test_the_catalogue_is_read_from_the_release_and_nowhere_else() -> None:
+    reader = SOURCE / "health" / "catalogue" / "__init__.py"
+    outside = {name for name in imported(reader) if not name.startswith("komainu.")}
+    assert outside == {"__future__", "functools", "importlib.resources", "msgspec"}
+
+
+def imported(path: Path) -> set[str]:
+    tree = ast.parse(path.read_text("utf-8"))
+    names = {node.module or "" for node in ast.walk(tree) if isinstance(node, ast.ImportFrom)}
+    return names | {
+        alias.name
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Import)
+        for alias in node.names
+    }
 
 
 def test_no_file_has_outgrown_one_idea() -> None:
