@@ -10,11 +10,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-import os
-import shutil
 import signal
-import socket
-import tempfile
 import time
 from collections.abc import AsyncIterator, Iterator, Sequence
 from datetime import timedelta
@@ -24,8 +20,9 @@ from typing import TYPE_CHECKING, Any
 import click
 import msgspec
 
-from komainu.core.errors import ConfigError
 from komainu.core.names import ClusterName, NodeKey, NodeName
+from komainu.lab import house
+from komainu.lab.house import HOST, free_port, way_in
 
 if TYPE_CHECKING:
     from komainu.agent.agent import Agent
@@ -36,9 +33,7 @@ if TYPE_CHECKING:
     from komainu.store import SqlStore
 
 CLUSTER = ClusterName("lab")
-HOST = "127.0.0.1"
-TMPFS = Path("/dev/shm")  # noqa: S108 (a hundred verdicts a second need no disk)
-PORTS_TRIED = 50
+SETTINGS = "komainu.toml"
 PEOPLE = {"demo": "admin", "viewer": "viewer", "technician": "operator"}
 GUARD_WINDOW_S = 60
 """The guard's window, compressed like the rest of the lab: ten minutes by default on a real cluster."""
@@ -79,7 +74,7 @@ class Wishes(msgspec.Struct, frozen=True, kw_only=True):
 )
 def demo(**given: Any) -> None:
     """A make-believe cluster with the real agent, gate, server and console. Ctrl-C ends it."""
-    with _logging_to(given["log"]), _home() as home:
+    with _logging_to(given["log"]), house.home() as home:
         asyncio.run(_Demo(Wishes(**given), home).run())
     click.echo("ended; nothing is left behind")
 
@@ -146,10 +141,11 @@ class _Demo:
             self._home / "nodes",
             self._tell,
         )
-        port = _free_port(wishes.port)
+        port = free_port(wishes.port)
         config = _config(self._home, port)
         async with _store(config) as store:
             passwords = _people(store, self._home)
+            (self._home / SETTINGS).write_text(_settings(config, self._home), "utf-8")
             await self._live(lab, config, store, passwords)
 
     async def _live(
@@ -211,7 +207,7 @@ class _Demo:
             self._progress(f"{heard} of {self._wishes.nodes} agents have reported")
             await asyncio.sleep(TELL_PROGRESS_S)
         took = time.monotonic() - self._began
-        click.echo(_box(config.client.server, passwords, took))
+        click.echo(way_in(config.client.server, passwords, self._home / SETTINGS, took))
         lab.watched.set()
         held, self._lines = self._lines or [], None
         for line in held:
@@ -255,7 +251,7 @@ async def _store(config: Config) -> AsyncIterator[SqlStore]:
 
 
 def _people(store: SqlStore, home: Path) -> dict[str, str]:
-    """Make the accounts, the technician's token and the nodes' join token; the passwords to show."""
+    """Make the accounts, API tokens for two of them, and the nodes' join token; the passwords to show."""
     from komainu.lab.clock import LabClock
     from komainu.server import secrets
 
@@ -263,13 +259,26 @@ def _people(store: SqlStore, home: Path) -> dict[str, str]:
     for name, role in PEOPLE.items():
         passwords[name] = secrets.new_password()
         store.put_user(name, role, secrets.password_hash(passwords[name]), now)
-    token, join = secrets.new_token(), secrets.new_token()
-    store.put_api_token(secrets.token_hash(token), "technician", now)
-    store.put_join_token(secrets.token_hash(join), CLUSTER, 10_000, now + timedelta(days=1), now)
-    for path, secret in ((home / "technician.token", token), (home / "join.token", join)):
+    kept = {name: secrets.new_token() for name in ("demo", "technician", "join")}
+    for name in ("demo", "technician"):
+        store.put_api_token(secrets.token_hash(kept[name]), name, now)
+    join = secrets.token_hash(kept["join"])
+    store.put_join_token(join, CLUSTER, 10_000, now + timedelta(days=1), now)
+    for name, secret in kept.items():
+        path = home / f"{name}.token"
         path.touch(mode=0o600)
         path.write_text(secret, "ascii")
     return passwords
+
+
+def _settings(config: Config, home: Path) -> str:
+    """The komainu.toml with which a visitor's command line finds this demo."""
+    quoted = {
+        "server": config.client.server,
+        "cluster": CLUSTER,
+        "token_file": str(home / "demo.token"),
+    }
+    return "[client]\n" + "".join(f'{key} = "{value}"\n' for key, value in quoted.items())
 
 
 def _agents(lab: LabCluster, config: Config, home: Path) -> tuple[list[Agent], list[HttpLink]]:
@@ -333,50 +342,6 @@ def _technician(config: Config, home: Path) -> Release:
 
 def _heard(store: SqlStore) -> int:
     return sum(record.seen is not None for record in store.node_records(CLUSTER))
-
-
-def _box(address: str, passwords: dict[str, str], took_s: float) -> str:
-    lines = [
-        f"Komainu watches the lab: {address}",
-        "",
-        f"log in as  demo     {passwords['demo']}   (may hold, release, break things)",
-        f"       or  viewer   {passwords['viewer']}   (may look)",
-        "",
-        f"ready after {took_s:.0f} s; Ctrl-C ends it",
-    ]
-    width = max(map(len, lines))
-    body = "\n".join(f"│ {line:{width}} │" for line in lines)
-    return f"\n┌{'─' * (width + 2)}┐\n{body}\n└{'─' * (width + 2)}┘\n"
-
-
-def _free_port(wanted: int) -> int:
-    """`wanted`, or the next port that is free on the loopback address."""
-    for port in range(wanted, min(wanted + PORTS_TRIED, 65_536)):
-        with socket.socket() as probe:
-            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-            with contextlib.suppress(OSError):
-                probe.bind((HOST, port))
-                return port
-    raise ConfigError(
-        f"the console has no port: {wanted} to {wanted + PORTS_TRIED - 1} are all taken. "
-        "Name another with --port."
-    )
-
-
-@contextlib.contextmanager
-def _home() -> Iterator[Path]:
-    """A directory for all of it, gone afterwards: in $TMPDIR, else in memory where that is possible."""
-    usable = (
-        "TMPDIR" not in os.environ
-        and TMPFS.is_dir()
-        and shutil.disk_usage(TMPFS).free > 500_000_000
-    )
-    home = Path(tempfile.mkdtemp(prefix="komainu-demo-", dir=TMPFS if usable else None))
-    try:
-        (home / "nodes").mkdir()
-        yield home
-    finally:
-        shutil.rmtree(home, ignore_errors=True)
 
 
 @contextlib.contextmanager

@@ -16,7 +16,7 @@ from typing import Any
 import httpx2
 import pytest
 
-from komainu import demo
+from komainu.lab import house
 
 NODE = "gpu-005"
 
@@ -100,6 +100,18 @@ def test_a_visitor_breaks_a_node_watches_it_go_and_sees_it_come_back(
     assert view["standing_decision"]["decision"]["by"] == "policy"
     assert any(found["finding"]["code"] == "GPU-XID-79" for found in view["findings"])
 
+    settings = re.search(r"export KOMAINU_CONFIG=(\S+)", visitor.shown())
+    assert settings is not None
+    asked = subprocess.run(
+        [sys.executable, "-m", "komainu", "why", NODE],
+        env={"PATH": "/usr/bin:/bin", "KOMAINU_CONFIG": settings[1]},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert asked.returncode == 1, asked.stderr
+    assert "GPU-XID-79" in asked.stdout
+
     visitor.post("/lab/repair", cluster="lab", node=NODE)
     quiet = visitor.view()["jobs"]
     assert all(_seconds(job["started"]) < struck for job in quiet if job["started"])
@@ -121,7 +133,7 @@ def _seconds(stamp: str) -> float:
 
 def test_the_next_free_port_is_taken() -> None:
     with socket.socket() as taken:
-        taken.bind((demo.HOST, 0))
+        taken.bind((house.HOST, 0))
         taken.listen()
         port = taken.getsockname()[1]
-        assert demo._free_port(port) > port
+        assert house.free_port(port) > port
