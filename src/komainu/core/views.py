@@ -132,6 +132,9 @@ class GuardView(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def room(self) -> int:
+        """None while tripped: every removal is held back until the guard resets itself."""
+        if self.tripped_at is not None:
+            return 0
         return max(0, min(self.limit - self.out, self.max_in_window - self.removed_in_window))
 
 
@@ -223,6 +226,8 @@ class Answer(msgspec.Struct, frozen=True, kw_only=True):
     """Jobs running there now; a drain lets them finish."""
     guard: GuardView
     dry_run: bool
+    limit: str = ""
+    """The guard's limit that stands in the way; empty when none does."""
 
 
 class Column(msgspec.Struct, frozen=True, kw_only=True):

@@ -133,6 +133,7 @@ async def _answer(desk: Desk, made: _Considered, text: str, *, dry_run: bool) ->
         jobs=list(jobs),
         guard=guard_view(whole, desk.policy_of(cluster).guard),
         dry_run=dry_run,
+        limit=made.thought.held[0].limit if made.thought.held else "",
     )
 
 
@@ -180,7 +181,7 @@ def hold_text(situation: NodeSituation, thought: Thought) -> str:
         standing = situation.standing
         why = f" by {standing.id}: {standing.reason}" if standing else ""
         return f"{key} is already held{why}. Nothing is changed."
-    text = f"{key} is held: its gate refuses every new job, and {_drain_words(scheduler)}."
+    text = f"Hold {key}: its agent is told to let no new job in, and {_drain_words(scheduler)}."
     jobs = scheduler.jobs if scheduler else ()
     if jobs:
         text += f" {_count(len(jobs), 'running job')} may finish: {', '.join(jobs[:10])}"
@@ -190,10 +191,10 @@ def hold_text(situation: NodeSituation, thought: Thought) -> str:
 
 def _drain_words(scheduler: SchedulerNode | None) -> str:
     if scheduler is None:
-        return "the scheduler, which does not show this node now, is asked to drain it"
+        return "the scheduler, which does not show this node now, is told to drain it"
     if scheduler.out and not scheduler.ours:
         return f"the scheduler's own {_owner(scheduler)} is left as it is"
-    return "the scheduler drains it"
+    return "the scheduler is told to drain it"
 
 
 def release_text(situation: NodeSituation, thought: Thought) -> str:

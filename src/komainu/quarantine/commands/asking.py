@@ -95,7 +95,11 @@ def findings_code(findings: Iterable[FindingView]) -> int:
 
 
 def answer_code(said: Answer) -> int:
-    """0: as asked, or a dry run. 1: not done, and the text says why. 2: tried, and failed."""
+    """0: as asked, or what a dry run asked for can be done. 1: not (to be) done, and the text says
+    why. 2: tried, and failed.
+    """
+    if said.limit:
+        return FINDINGS
     if said.dry_run or said.decision is None:
         return FINE
     if said.outcome is None:

@@ -145,7 +145,7 @@ def _decision(view: DecisionView) -> list[str]:
     if view.limit:
         lines.append(f"           held back: {shown(view.limit)}")
     lines += [
-        f"           {o.at:%H:%M:%S} {o.result.value}: {shown(o.detail) or 'no detail'}"
+        f"           {o.at:%H:%M:%S} {o.result.value}: {shown(o.detail, 500) or 'no detail'}"
         for o in view.outcomes[-3:]
     ]
     return lines
@@ -305,5 +305,5 @@ def answer(said: Answer) -> list[str]:
         return [*lines, "dry run: nothing was decided or done"]
     if said.outcome is not None:
         o = said.outcome
-        lines.append(f"outcome of {shown(o.decision)}: {o.result.value}; {shown(o.detail)}")
+        lines.append(f"outcome of {shown(o.decision)}: {o.result.value}; {shown(o.detail, 800)}")
     return lines

@@ -2,6 +2,7 @@
 // the reason takes the preview away, so that nobody confirms what they have not read.
 import { useState } from 'preact/hooks';
 import { count } from '../core/format.mjs';
+import { roomOf } from '../core/guard.mjs';
 import { post, nodeApi } from './api.mjs';
 import { html } from './dom.mjs';
 import { Icon } from './glyph.mjs';
@@ -24,9 +25,6 @@ export function ActionButtons({ role, standing, onAsk }) {
     ${why && html`<p class="dim small">${why}</p>`}
   </div>`;
 }
-
-/** @param {any} guard */
-const roomOf = (guard) => Math.max(0, Math.min(guard.limit - guard.out, guard.max_in_window - guard.removed_in_window));
 
 /** @param {{cluster: string, node: string, what: 'hold'|'release', role: string, onDone: () => void}} props */
 export function ActionPanel({ cluster, node, what, role, onDone }) {

@@ -1,5 +1,6 @@
 // Pieces of a node's story that the inspector and the node page share.
 import { ago, author, clock, count, moment, pieces } from '../core/format.mjs';
+import { roomOf } from '../core/guard.mjs';
 import { html } from './dom.mjs';
 import { Badge } from './glyph.mjs';
 import { findingsPath } from './route.mjs';
@@ -24,7 +25,7 @@ export function Facts({ rows }) {
 
 /** @param {{guard: any}} props */
 export function GuardRoom({ guard }) {
-  const room = Math.max(0, Math.min(guard.limit - guard.out, guard.max_in_window - guard.removed_in_window));
+  const room = roomOf(guard);
   const minutes = Math.round(guard.window_s / 60);
   return html`<div class=${`guard${room === 0 ? ' guard-full' : ''}`}>
     <p><strong>${room === 0 ? 'No room' : `Room for ${room}`}</strong>

@@ -15,6 +15,15 @@ export function heldBack(decisions, now) {
 }
 
 /**
+ * How many more nodes may be taken out; none while tripped, when every removal is held back.
+ * @param {any} guard GuardView
+ */
+export function roomOf(guard) {
+  if (guard.tripped_at) return 0;
+  return Math.max(0, Math.min(guard.limit - guard.out, guard.max_in_window - guard.removed_in_window));
+}
+
+/**
  * @param {any} guard GuardView, tripped @param {number} held nodes it holds back
  * @param {import('./format.mjs').Zone} zone
  * @returns {{lead: string, rest: string}} the alarm, and when it ends
