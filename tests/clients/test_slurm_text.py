@@ -17,6 +17,7 @@ from komainu.clients.slurm_text import (
     read_nodes,
     read_reason,
     read_state,
+    read_task,
 )
 from komainu.core.errors import SchedulerError
 from komainu.core.names import ClusterName, JobId, NodeName
@@ -187,3 +188,18 @@ def test_a_reason_we_write_comes_back_as_we_wrote_it(text: str) -> None:
     shown = f" ThreadsPerCore=1 Reason={reason} [root@2026-11-30T10:02:12]"
     assert plain_reason(reason) == reason
     assert read_reason(shown)[:2] == (reason, "root")
+
+
+@pytest.mark.parametrize(
+    ("told", "meant"),
+    [
+        (b"7|7|2\n8|7|1\n", "7_2"),
+        (b"7|N/A|N/A\n", "7"),
+        (b"8|7|1\n", "7"),
+        (b"", "7"),
+        (b"7|7|2\n7|7|3\n", "7"),
+        (b"7|7;reboot|2\n", "7"),
+    ],
+)
+def test_a_task_of_an_array_is_called_so_that_it_alone_is_meant(told: bytes, meant: str) -> None:
+    assert read_task(told, JobId("7")) == meant

@@ -210,6 +210,21 @@ class SlurmGround:
         )
         return JobId(said.strip().partition(";")[0])
 
+    def submit_array(self, tasks: int, *, on: NodeName, also: NodeName | None = None) -> JobId:
+        """An array whose tasks take a whole node each; the number of the array."""
+        others = ",".join(node for node in NODES if node not in {on, also})
+        return JobId(
+            self.bed.run(
+                "sbatch",
+                "--parsable",
+                "--requeue",
+                f"--array=1-{tasks}",
+                "--gres=gpu:8",
+                f"--exclude={others}",
+                "--wrap=exec sleep 60",
+            ).strip()
+        )
+
     def cancel(self, job: JobId) -> None:
         self.bed.run("scancel", job)
 

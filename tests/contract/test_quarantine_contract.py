@@ -6,10 +6,12 @@ from __future__ import annotations
 
 import msgspec
 import pytest
+from tests.beds.slurm import SlurmBed
 from tests.contract.grounds import (
     CLUSTER,
     NODES,
     Ground,
+    SlurmGround,
     job_of,
     node_of,
     until_drained,
@@ -156,3 +158,69 @@ async def test_of_four_nodes_condemned_at_once_two_go_and_no_job_stays_held(
     assert all(centre.actions(n)[-2:] == [Action.ADOPT, Action.RELEASE_JOB] for n in kept)
     assert all(Action.RESUME in centre.actions(n) for n in gone)
     assert await centre.turn() == []
+
+
+def _reasons(ground: SlurmGround, array: JobId) -> dict[str, str]:
+    """Task → why it waits."""
+    shown = ground.bed.run("squeue", "-h", "--array", "-j", array, "-O", "ArrayTaskID:|,Reason:40")
+    return dict(line.strip().split("|") for line in shown.splitlines())
+
+
+@pytest.mark.slurm
+async def test_a_refused_task_of_an_array_is_released_and_the_task_a_person_holds_is_not(
+    slurm_bed: SlurmBed,
+) -> None:
+    """The prolog knows a task by a number of its own. The task started last has the array's number,
+    which means all of them where a person would type it.
+    """
+    ground = SlurmGround(slurm_bed)
+    await ground.clean()
+    array = ground.submit_array(2, on=N1)
+
+    async def first_runs() -> bool:
+        return "RUNNING" in {one.state for one in await ground.scheduler.jobs()}
+
+    await ground.until(first_runs, "the first task", within_s=20)
+    ground.fail_hook("prolog", N1)
+    ground.bed.run("scontrol", "requeuehold", f"{array}_1")
+    await until_drained(ground, N1)
+    await until_held(ground, array)
+    ground.fail_hook("prolog", N1, failing=False)
+    assert _reasons(ground, array)["2"] == "launch failed requeued held"
+    by_person = _reasons(ground, array)["1"]
+    assert "held" in by_person
+    centre = Centre(ground)
+    centre.hear(N1, array)
+    came = await centre.turn()  # the drain that was decided first is overtaken by the adoption
+    assert sorted(came) == [Result.DONE, Result.DONE, Result.EXPIRED]
+    assert centre.actions(N1)[-2:] == [Action.ADOPT, Action.RELEASE_JOB]
+    assert "held" not in _reasons(ground, array)["2"]
+    assert _reasons(ground, array)["1"] == by_person
+    await ground.clean()
+
+
+@pytest.mark.slurm
+async def test_tasks_refused_on_two_nodes_are_each_released_by_their_own_number(
+    slurm_bed: SlurmBed,
+) -> None:
+    ground = SlurmGround(slurm_bed)
+    await ground.clean()
+    for node in (N1, N2):
+        ground.fail_hook("prolog", node)
+    array = ground.submit_array(3, on=N1, also=N2)
+    tasks = [JobId(str(int(array) + 1)), JobId(str(int(array) + 2))]
+    for node in (N1, N2):
+        await until_drained(ground, node)
+
+    async def all_held() -> bool:
+        return {one.id for one in await ground.scheduler.jobs() if one.held} >= set(tasks)
+
+    await ground.until(all_held, "both tasks held", within_s=20)
+    for node in (N1, N2):
+        ground.fail_hook("prolog", node, failing=False)
+    centre = Centre(ground)
+    for node, task in zip((N1, N2), tasks, strict=True):
+        centre.hear(node, task)
+    assert Result.FAILED not in await centre.turn()
+    assert not [one for one in await ground.scheduler.jobs() if one.held and one.id in tasks]
+    await ground.clean()

@@ -93,8 +93,17 @@ class Slurm:
     async def release_job(self, job: JobId) -> None:
         if not job.replace("_", "").replace("+", "").isdecimal():
             raise InputError(f"job id {job[:40]!r} is not usable: expected digits, `_` or `+`")
+        told = await self._run(
+            "squeue",
+            "--noheader",
+            "--all",
+            "--states=all",
+            "--array",
+            f"--jobs={job}",
+            f"--Format={slurm_text.TASK_FORMAT}",
+        )
         try:
-            await self._run("scontrol", "release", job)
+            await self._run("scontrol", "release", slurm_text.read_task(told, job))
         except _Refused as refused:
             # It has started or ended since: then nothing holds it.
             if "already" not in refused.said and "no longer pending" not in refused.said:

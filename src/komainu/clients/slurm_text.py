@@ -25,6 +25,9 @@ JOB_FORMAT = (
 )
 """For `squeue -O`. `JobID` is the number a prolog sees in SLURM_JOB_ID, unlike `123_4`."""
 
+TASK_FORMAT = "JobID:|,ArrayJobID:|,ArrayTaskID:"
+"""For `squeue --array -O`: which task of which array a job is. No word of it is a tenant's."""
+
 _FIELDS = 9
 _SUFFIXES = {
     "*": "NOT_RESPONDING",
@@ -153,6 +156,19 @@ def read_jobs(output: bytes, cluster: ClusterName) -> list[SchedulerJob]:
         jobs.append(_job(output[at : at + NAME_BYTES], output[at + NAME_BYTES : end], cluster))
         at = end + 1
     return jobs
+
+
+def read_task(output: bytes, job: JobId) -> JobId:
+    """What to call `job` so that it alone is meant, from `squeue --array -O TASK_FORMAT`.
+
+    An array's own number is also that of the task started last, and `scontrol release` of it would
+    release every task of the array, those too that a person holds. `7_3` is one task.
+    """
+    lines = (line.strip().split("|") for line in output.decode("ascii", "replace").splitlines())
+    tasks = [words for words in lines if len(words) == 3 and words[0] == job]
+    if len(tasks) != 1 or not tasks[0][2].isdecimal() or not tasks[0][1].isdecimal():
+        return job
+    return JobId(f"{tasks[0][1]}_{tasks[0][2]}")
 
 
 def _job(name: bytes, rest: bytes, cluster: ClusterName) -> SchedulerJob:
