@@ -146,7 +146,7 @@ NOISE = (
     'audit: type=1400 audit(1764503812.113:52): apparmor="STATUS" operation="profile_load"',
     "perf: interrupt took too long (2512 > 2500), lowering kernel.perf_event_max_sample_rate",
     "EXT4-fs (nvme0n1p2): mounted filesystem with ordered data mode. Quota mode: none.",
-    "mlx5_core 0000:5c:00.0: Port module event: module 0, Cable plugged",
+    "mlx5_core 0000:5c:00.0: firmware version: 28.39.1002",
     "TCP: request_sock_TCP: Possible SYN flooding on port 29500. Sending cookies.",
     "process 'python3' launched '/bin/sh' with NULL argv: empty string added",
 )
