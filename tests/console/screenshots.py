@@ -22,7 +22,7 @@ SCREENS = {
     "inspector": "/c/{cluster}?sel={node}",
     "table": "/c/{cluster}?view=table",
     "node": "/n/{cluster}/{node}",
-    "findings": "/findings?cluster={cluster}&state=all",
+    "findings": "/findings?cluster={cluster}&state=all&severity=fatal,degraded,watch",
 }
 
 

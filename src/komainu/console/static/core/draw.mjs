@@ -32,8 +32,11 @@ export function draw(g, scene) {
   g.fillStyle = palette.bg;
   g.fillRect(0, 0, width, height);
   const seen = inSight(scene);
-  const lit = seen.filter((s) => scene.lit(s.node));
-  const dimmed = seen.filter((s) => !scene.lit(s.node));
+  /** @type {Seen[]} */
+  const lit = [];
+  /** @type {Seen[]} */
+  const dimmed = [];
+  for (const one of seen) (scene.lit(one.node) ? lit : dimmed).push(one);
   g.globalAlpha = 0.16;
   let drawn = cells(g, scene, dimmed);
   g.globalAlpha = 1;
