@@ -3,7 +3,8 @@
 The code is the number right after the driver's own closing parenthesis, at the very start of the record.
 Nothing after it can choose another code: the process name there is a tenant's text. It is at most 15
 bytes (the kernel's `comm`), and every grammar decoded further on (registers, recovery action, RST) is
-longer than that or stands at the end of the line, after the name. Formats: krcReportXid_IMPL of NVIDIA's
+longer than that or stands at the end of the line, after the name. Since a name may hold `, ` itself,
+those grammars are searched for, never expected at a fixed place. Formats: krcReportXid_IMPL of NVIDIA's
 open kernel module 595.45.04, and older forms from public bug reports.
 """
 
@@ -29,7 +30,11 @@ _XID = re.compile(
     r"(?:name=(.{0,100}?)(?:, |\Z))?"
 )
 _PLACE = re.compile(r"(?a)\(GPC (\d+), TPC (\d+), SM (\d+)\)")
-_CHANNEL = re.compile(r"(?a)(?:Ch|channel|Channel ID|Channel) (?:0x)?([0-9A-Fa-f]{8})")
+# Short enough to stand in the rest of a process name that holds a comma: the last one in its reach
+# counts. Where the driver prints none, such a name may forge one: it is shown, and decides nothing.
+_CHANNEL = re.compile(
+    r"(?as)(?:.{0,20}, )?(?:Ch|channel|Channel ID|Channel) (?:0x)?([0-9A-Fa-f]{8})"
+)
 _RESET = re.compile(r"(?a)RST: (Yes|No), D-RST: (Yes|No)\s*\Z")
 _ACTION = re.compile(
     r"(?a)GPU recovery action changed from 0x([0-9A-Fa-f]{1,8}) \([^)]{0,60}\) to 0x([0-9A-Fa-f]{1,8})"
@@ -84,7 +89,7 @@ def _containment(message: str, fields: dict[str, Scalar]) -> None:
 
 
 def _recovery(message: str, fields: dict[str, Scalar]) -> None:
-    if found := _ACTION.match(message):
+    if found := _ACTION.search(message):
         fields["action_before"], fields["action"] = int(found[1], 16), int(found[2], 16)
 
 
