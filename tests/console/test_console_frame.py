@@ -36,6 +36,7 @@ async def test_every_page_carries_the_strict_policy(client: httpx2.AsyncClient, 
     assert policy.startswith("default-src 'none'; script-src 'self'; style-src 'self'")
     assert "unsafe" not in policy
     assert answer.headers["x-content-type-options"] == "nosniff"
+    assert answer.headers["referrer-policy"] == "no-referrer"
     assert answer.headers["cache-control"] == "no-cache"
 
 

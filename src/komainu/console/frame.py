@@ -20,17 +20,19 @@ _HERE = Path(__file__).parent
 _STATIC = _HERE / "static"
 _BUNDLE = _STATIC / "bundle"
 
-CONTENT_SECURITY_POLICY = (
+_POLICY = (
     "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; "
     "connect-src 'self'; font-src 'self'; form-action 'self'; base-uri 'none'; "
     "frame-ancestors 'none'"
 )
-SECURITY_HEADERS = {
-    "content-security-policy": CONTENT_SECURITY_POLICY,
+HEADERS = {
+    "content-security-policy": _POLICY,
     "x-content-type-options": "nosniff",
-    "referrer-policy": "same-origin",
+    "referrer-policy": "no-referrer",
     "cross-origin-opener-policy": "same-origin",
+    "cross-origin-resource-policy": "same-origin",
 }
+"""On every answer. The server sets the same on what the frame does not answer."""
 
 # The only files served: a name from outside never becomes a path.
 _ASSETS = {
@@ -66,9 +68,9 @@ def routes() -> list[Route]:
 def _page(template: str) -> Callable[[Request], Response]:
     def page(_request: Request) -> Response:
         if not (_BUNDLE / "app.js").is_file():
-            return PlainTextResponse(_NO_BUNDLE, status_code=503, headers=SECURITY_HEADERS)
+            return PlainTextResponse(_NO_BUNDLE, status_code=503, headers=HEADERS)
         text = _templates().get_template(template).render(asset=_address)
-        headers = {**SECURITY_HEADERS, "cache-control": "no-cache"}
+        headers = {**HEADERS, "cache-control": "no-cache"}
         return Response(text, media_type="text/html", headers=headers)
 
     return page
@@ -77,11 +79,11 @@ def _page(template: str) -> Callable[[Request], Response]:
 def _asset(request: Request) -> Response:
     found = _ASSETS.get(request.path_params["name"])
     if found is None or not found[0].is_file():
-        return PlainTextResponse("no such file\n", status_code=404, headers=SECURITY_HEADERS)
+        return PlainTextResponse("no such file\n", status_code=404, headers=HEADERS)
     path, media_type = found
     # An address with the content's digest can be kept for ever; without it, ask each time.
     kept = _A_YEAR if request.query_params.get("v") == _digest(path) else "no-cache"
-    headers = {**SECURITY_HEADERS, "cache-control": kept}
+    headers = {**HEADERS, "cache-control": kept}
     return FileResponse(path, media_type=media_type, headers=headers)
 
 
