@@ -21,10 +21,8 @@ from komainu.core.policy import Policy
 from komainu.core.situation import (
     ClusterSituation,
     Held,
-    NodeOrder,
     NodeSituation,
     Refusal,
-    Settled,
     Thought,
 )
 from komainu.quarantine.decide.adopt import (
@@ -63,17 +61,6 @@ class _Weighed(msgspec.Struct, frozen=True, kw_only=True):
     """Not for the guard to judge: advised only, or someone else has the node out."""
 
 
-class _Settlement(msgspec.Struct, frozen=True, kw_only=True):
-    """One node's share of the thought."""
-
-    decisions: tuple[Decision, ...] = ()
-    held: tuple[Held, ...] = ()
-    orders: tuple[NodeOrder, ...] = ()
-    settled: tuple[Settled, ...] = ()
-    released: tuple[str, ...] = ()
-    dropped: tuple[str, ...] = ()
-
-
 def think(
     situations: Sequence[NodeSituation], whole: ClusterSituation, policy: Policy, now: datetime
 ) -> Thought:
@@ -84,7 +71,7 @@ def think(
     guarded = guard(asked, whole, policy.guard, now)
     allowed = {decision.key: decision for decision in guarded.allowed}
     held = {one.decision.key: one for one in guarded.held}
-    parts = [
+    shares = [
         _settle(
             w,
             allowed.get(w.situation.key),
@@ -96,14 +83,19 @@ def think(
         for w in weighed
     ]
     was_tripped = whole.tripped_at is not None
+    tripped = None if guarded.tripped == was_tripped else guarded.tripped
+    return msgspec.structs.replace(_together(shares), tripped=tripped)
+
+
+def _together(shares: Sequence[Thought]) -> Thought:
+    """The nodes' shares as one thought."""
     return Thought(
-        decisions=tuple(d for p in parts for d in p.decisions),
-        held=tuple(h for p in parts for h in p.held),
-        orders=tuple(o for p in parts for o in p.orders),
-        settled=tuple(s for p in parts for s in p.settled),
-        released=tuple(f for p in parts for f in p.released),
-        dropped=tuple(d for p in parts for d in p.dropped),
-        tripped=None if guarded.tripped == was_tripped else guarded.tripped,
+        decisions=tuple(d for one in shares for d in one.decisions),
+        held=tuple(h for one in shares for h in one.held),
+        orders=tuple(o for one in shares for o in one.orders),
+        settled=tuple(s for one in shares for s in one.settled),
+        released=tuple(f for one in shares for f in one.released),
+        dropped=tuple(d for one in shares for d in one.dropped),
     )
 
 
@@ -153,14 +145,15 @@ def _settle(
     now: datetime,
     *,
     tripped: bool,
-) -> _Settlement:
+) -> Thought:
+    """One node's share of the thought."""
     situation = weighed.situation
     decision = weighed.resumed or allowed or _undone(weighed, held, policy, now)
     decisions = () if decision is None else (decision,)
     jobs, settled = jobs_to_release(situation, policy, now)
     kept = weighed.aside or _as_drain(weighed, held, policy, now)
     known = {d.id for d in decisions} | ({kept.decision.id} if kept else set())
-    return _Settlement(
+    return Thought(
         decisions=(*decisions, *jobs),
         held=(kept,) if kept else (),
         orders=tuple(orders_for(situation, decisions, policy, now, tripped=tripped)),

@@ -32,10 +32,10 @@ def orders_for(
     stands = situation.standing is not None
     for decision in allowed:
         if decision.action in {Action.DRAIN, Action.ADOPT}:
-            orders.append(hold_order(decision, now))
+            orders.append(order_of(decision, OrderKind.HOLD, now))
             stands = True
         elif decision.action is Action.RESUME and decision.by != "policy":
-            orders.append(release_order(decision, now))
+            orders.append(order_of(decision, OrderKind.RELEASE, now))
             stands = False
     advise = (tripped or policy.advise_only) and not stands
     if advise != situation.advise_only:
@@ -43,22 +43,11 @@ def orders_for(
     return [NodeOrder(key=situation.key, order=order) for order in orders]
 
 
-def hold_order(decision: Decision, now: datetime) -> Order:
+def order_of(decision: Decision, kind: OrderKind, now: datetime) -> Order:
+    """What the node is told of a decision about it."""
     return Order(
         number=0,
-        kind=OrderKind.HOLD,
-        at=now,
-        reason=decision.reason,
-        decision=decision.id,
-        findings=decision.findings,
-        policy_version=decision.policy_version,
-    )
-
-
-def release_order(decision: Decision, now: datetime) -> Order:
-    return Order(
-        number=0,
-        kind=OrderKind.RELEASE,
+        kind=kind,
         at=now,
         reason=decision.reason,
         decision=decision.id,

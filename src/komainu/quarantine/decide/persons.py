@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from datetime import datetime
 
-from komainu.core.decision import Action, Decision
+from komainu.core.decision import Action, Decision, OrderKind
 from komainu.core.errors import InputError
 from komainu.core.names import JobId
 from komainu.core.policy import GuardPolicy, Policy
@@ -23,7 +23,7 @@ from komainu.core.situation import (
 from komainu.quarantine.decide.adopt import behind_the_drain, jobs_to_release
 from komainu.quarantine.decide.guard import latched, tally
 from komainu.quarantine.decide.nodes import next_id
-from komainu.quarantine.decide.orders import orders_for, release_order
+from komainu.quarantine.decide.orders import order_of, orders_for
 from komainu.quarantine.decide.words import plain
 
 
@@ -90,9 +90,10 @@ def release(
         job=_refused_job(situation),
     )
     jobs, settled = jobs_to_release(situation, policy, now)
+    told = order_of(decision, OrderKind.RELEASE, now)
     return Thought(
         decisions=(decision, *jobs),
-        orders=(NodeOrder(key=situation.key, order=release_order(decision, now)),),
+        orders=(NodeOrder(key=situation.key, order=told),),
         settled=tuple(settled),
         released=closed,
         dropped=held_back_ids(situation),
