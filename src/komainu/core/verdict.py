@@ -36,7 +36,7 @@ class Severity(enum.IntEnum):
     INFO = 0
     """Recorded. Nobody is told."""
     WATCH = 1
-    """Recorded and shown; an alert where policy says so. Never takes a node out."""
+    """Recorded and shown. Never takes a node out."""
     DEGRADED = 2
     """The node should take no further job; the running one may finish (drain after job)."""
     FATAL = 3
@@ -44,7 +44,7 @@ class Severity(enum.IntEnum):
 
 
 class FaultClass(enum.StrEnum):
-    """Our class of a fault (data: health/catalogue/*.toml; meanings: docs/reference/catalogue.md)."""
+    """Our class of a fault. Data: health/catalogue/*.toml; what each code means: docs/runbooks/."""
 
     QUARANTINE_NOW = "QUARANTINE_NOW"
     DRAIN_AFTER_JOB = "DRAIN_AFTER_JOB"
