@@ -12,6 +12,7 @@ from tests.store.samples import (
     NOW,
     C,
     batch,
+    decision,
     drained,
     finding,
     gate,
@@ -22,6 +23,7 @@ from tests.store.samples import (
     shown,
 )
 
+from komainu.core.decision import Action
 from komainu.core.errors import InputError, StorageError
 from komainu.core.names import JobId, NodeKey, NodeName
 from komainu.core.node import HELD_BY_PROLOG, NodePolicy
@@ -115,10 +117,19 @@ def test_a_refusal_is_open_until_it_is_settled(store: SqlStore) -> None:
     (refusal,) = store.situation(KEY, NOW).refusals
     assert (refusal.observation, refusal.record.job, refusal.received) == ("O-9", "7", later(3))
     assert store.unsettled(C, NOW, GRADES) == [KEY]
-    settled = Settled(observation="O-9", decision="D-1", job=refusal.record.job)  # type: ignore[arg-type]
+    settled = Settled(key=KEY, observation="O-9", decision="D-1", job=JobId(refusal.record.job))
     store.remember(Thought(cluster=C, settled=(settled,)), NOW)
     assert store.situation(KEY, NOW).refusals == ()
     assert store.unsettled(C, NOW, GRADES) == []
+
+
+def test_a_refusal_is_settled_on_its_own_node_alone(store: SqlStore) -> None:
+    other = msgspec.structs.replace(gate("O-9"), node=NodeName("n2"))
+    store.receive(batch(observations=(gate("O-9"),)), NOW)
+    store.receive(batch(observations=(other,), node="n2"), NOW)
+    settled = Settled(key=KEY, observation="O-9", decision="D-1", job=JobId("7"))
+    store.remember(Thought(cluster=C, settled=(settled,)), NOW)
+    assert [key.node for key in store.unsettled(C, NOW, GRADES)] == ["n2"]
 
 
 def _watched(ident: str, node: str, code: str = "GPU-XID-63", **more: Any) -> Finding:
@@ -140,7 +151,11 @@ def test_only_findings_that_weigh_leave_a_node_unsettled(store: SqlStore) -> Non
     assert [key.node for key in store.unsettled(C, NOW, GRADES)] == ["n2", "n3", "n5"]
     up = NodePolicy(severity={"NIC-OPTIC-EVENT": Severity.FATAL, "GPU-XID-79": Severity.WATCH})
     assert [key.node for key in store.unsettled(C, NOW, up)] == ["n2", "n3", "n4"]
-    closed = Thought(cluster=C, released=("F-2", "F-5"))
+    back = tuple(
+        decision(f"D-{n}", Action.RESUME, node=n, findings=(f,))
+        for n, f in (("n2", "F-2"), ("n5", "F-5"))
+    )
+    closed = Thought(cluster=C, decisions=back, released=("F-2", "F-5"))
     store.remember(closed, NOW)
     assert [key.node for key in store.unsettled(C, NOW, GRADES)] == ["n3"]
 
@@ -224,7 +239,7 @@ def test_pruning_forgets_what_the_gate_answered_and_nothing_still_waits_for(
         gate("O-6", "end", "11", "epilog"),
     )
     store.receive(batch(observations=old), NOW)
-    settled = Settled(observation="O-3", decision="D-1", job=JobId("8"))
+    settled = Settled(key=KEY, observation="O-3", decision="D-1", job=JobId("8"))
     store.remember(Thought(cluster=C, settled=(settled,)), NOW)
     store.receive(batch(observations=(gate("O-7", "end", "12", "epilog"),)), later(60))
     store.prune(later(30))

@@ -145,7 +145,8 @@ def test_a_drain_makes_an_undone_resume_stale(store: SqlStore) -> None:
 def test_a_resume_closes_the_findings_it_names(store: SqlStore) -> None:
     store.receive(batch(finding("F-1"), finding("F-2")), NOW)
     store.remember(drained(), NOW)
-    released = Thought(cluster=C, decisions=(_resume(),), released=("F-1",))
+    back = msgspec.structs.replace(_resume(), findings=("F-1",))
+    released = Thought(cluster=C, decisions=(back,), released=("F-1",))
     store.remember(released, later(1))
     store.remember(released, later(2))
     assert [one.id for one in store.findings(C)] == ["F-2"]
@@ -154,6 +155,16 @@ def test_a_resume_closes_the_findings_it_names(store: SqlStore) -> None:
     assert (record.open, record.released_by) == (False, "D-2")
     store.receive(batch(finding("F-1")), later(3))
     assert store.count_findings(C, open_only=True) == 1
+
+
+def test_a_release_closes_no_finding_of_another_node_that_bears_the_same_id(
+    store: SqlStore,
+) -> None:
+    store.receive(batch(finding("F-1")), NOW)
+    store.receive(batch(finding("F-1", node="n2"), node="n2"), NOW)
+    back = msgspec.structs.replace(_resume(), findings=("F-1",))
+    store.remember(Thought(cluster=C, decisions=(back,), released=("F-1",)), later(1))
+    assert [one.node for one in store.findings(C)] == ["n2"]
 
 
 def test_a_held_decision_is_not_done_and_says_which_limit_it_met(store: SqlStore) -> None:

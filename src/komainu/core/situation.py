@@ -109,6 +109,8 @@ class NodeOrder(msgspec.Struct, frozen=True, kw_only=True):
 class Settled(msgspec.Struct, frozen=True, kw_only=True):
     """A refusal that has been dealt with, by which decision."""
 
+    key: NodeKey
+    """Whose gate refused: nodes make their ids themselves, and two may make the same one."""
     observation: str
     decision: str
     job: JobId
@@ -122,7 +124,7 @@ class Thought(msgspec.Struct, frozen=True, kw_only=True):
     orders: tuple[NodeOrder, ...] = ()
     settled: tuple[Settled, ...] = ()
     released: tuple[str, ...] = ()
-    """Ids of findings a RESUME closes."""
+    """Ids of findings that a RESUME among `decisions` names and closes, each on its own node."""
     dropped: tuple[str, ...] = ()
     """Ids of held decisions that the present state no longer asks for: they end EXPIRED."""
     tripped: bool | None = None

@@ -150,8 +150,10 @@ class SqlStore(Accounts):
             new = remember.keep_decisions(tx, thought)
             remember.keep_orders(tx, thought.orders, new)
             gate.settle(tx, thought.settled)
-            by = {d.key: d.id for d in thought.decisions if d.action is Action.RESUME}
-            health.close_findings(tx, thought.released, by)
+            for back in thought.decisions:
+                if back.action is Action.RESUME:
+                    closed = [f for f in back.findings if f in thought.released]
+                    health.close_findings(tx, back.key, closed, back.id)
             if thought.tripped is not None:
                 for cluster in _clusters_of(thought):
                     remember.set_tripped(tx, cluster, tripped=thought.tripped)

@@ -92,15 +92,23 @@ def jobs_to_release(
     decisions: list[Decision] = []
     settled: list[Settled] = []
     for refusal in situation.refusals:
-        job = JobId(refusal.record.job)
         if refusal.held and policy.release_held_jobs:
             decision = _release_job(situation, refusal, policy, now)
             decisions.append(decision)
-            settled.append(Settled(observation=refusal.observation, decision=decision.id, job=job))
+            settled.append(_settled(situation, refusal, decision.id))
         elif refusal.held or _nothing_to_expect(situation, refusal, now):
             by = situation.standing.id if situation.standing else ""
-            settled.append(Settled(observation=refusal.observation, decision=by, job=job))
+            settled.append(_settled(situation, refusal, by))
     return decisions, settled
+
+
+def _settled(situation: NodeSituation, refusal: Refusal, by: str) -> Settled:
+    return Settled(
+        key=situation.key,
+        observation=refusal.observation,
+        decision=by,
+        job=JobId(refusal.record.job),
+    )
 
 
 def _release_job(

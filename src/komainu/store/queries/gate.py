@@ -100,7 +100,11 @@ def settle(tx: Writing, settled: Sequence[Settled]) -> None:
     for one in settled:
         tx.connection.execute(
             update(gate)
-            .where(gate.c.observation == one.observation, gate.c.state == "refused")
+            .where(
+                *_of(one.key),
+                gate.c.observation == one.observation,
+                gate.c.state == "refused",
+            )
             .values(state="settled", settled_by=one.decision)
         )
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from datetime import datetime, timedelta
 from typing import Any
 
@@ -95,20 +95,24 @@ def _row(finding: Finding, now: datetime) -> dict[str, object]:
     }
 
 
-def close_findings(tx: Writing, ids: Sequence[str], by: Mapping[NodeKey, str]) -> None:
-    """Close what a release names, by the decision about its node; twice changes nothing."""
+def close_findings(tx: Writing, key: NodeKey, ids: Sequence[str], by: str) -> None:
+    """Close what the release `by` of one node names there; twice changes nothing. Nodes make their
+    ids themselves, so another node's finding may bear the same one: it stays open.
+    """
     for part in chunks(ids):
-        query = select(findings.c.number, findings.c.cluster, findings.c.node, findings.c.id)
-        rows = tx.connection.execute(
-            query.where(findings.c.id.in_(part), findings.c.open.is_(True))
-        ).all()
-        for row in rows:
+        query = select(findings.c.number, findings.c.id).where(
+            findings.c.cluster == key.cluster,
+            findings.c.node == key.node,
+            findings.c.id.in_(part),
+            findings.c.open.is_(True),
+        )
+        for row in tx.connection.execute(query).all():
             tx.connection.execute(
                 update(findings)
                 .where(findings.c.number == row.number)
-                .values(open=False, released_by=by.get(NodeKey(row.cluster, row.node), ""))
+                .values(open=False, released_by=by)
             )
-            tx.changed(row.cluster, row.node, "finding", row.id)
+            tx.changed(key.cluster, key.node, "finding", row.id)
 
 
 def plain_findings(
