@@ -8,10 +8,8 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import importlib
 import inspect
 from collections.abc import AsyncIterator, Callable, Mapping
-from typing import cast
 
 import msgspec
 import structlog
@@ -27,6 +25,7 @@ import komainu.inventory.pages
 import komainu.jobs.pages
 import komainu.quarantine.pages
 from komainu.config import Config
+from komainu.console import frame
 from komainu.core.names import ClusterName
 from komainu.flow import Rooms
 from komainu.ports import Asked, Clock, Page, Scheduler
@@ -78,7 +77,7 @@ def build(
     doors = Doors(store, session_hours=config.server.session_hours, now=clock.now)
     pages = PAGES if lab is None else (*PAGES, *lab_pages.pages(lab))
     app = Starlette(
-        routes=[*_own_routes(desk, doors), *_rooms_routes(pages, desk, doors), *_console()],
+        routes=[*_own_routes(desk, doors), *_rooms_routes(pages, desk, doors), *frame.routes()],
         middleware=[
             Middleware(Headers),
             Middleware(GZipMiddleware, minimum_size=1024, compresslevel=4),
@@ -198,14 +197,3 @@ def _endpoint(page: Page, desk: ServerDesk, doors: Doors) -> Endpoint:
         return answer(await asyncio.to_thread(page.answer, desk, asked))
 
     return endpoint
-
-
-def _console() -> list[BaseRoute]:
-    """The console's own routes, where the console is installed."""
-    try:
-        frame = importlib.import_module("komainu.console.frame")
-    except ModuleNotFoundError as error:
-        if error.name != "komainu.console.frame":
-            raise
-        return []
-    return list(cast("Callable[[], list[BaseRoute]]", frame.routes)())

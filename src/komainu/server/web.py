@@ -12,24 +12,13 @@ from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from komainu.console.frame import HEADERS
 from komainu.core.errors import InputError, KomainuError, NotAllowed, StorageError
 from komainu.core.views import Columns
 from komainu.server import columns
 
 log = structlog.get_logger()
 Endpoint = Callable[[Request], Awaitable[Response]]
-POLICY = (
-    "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; "
-    "connect-src 'self'; font-src 'self'; form-action 'self'; base-uri 'none'; "
-    "frame-ancestors 'none'"
-)
-HEADERS = {
-    "Content-Security-Policy": POLICY,
-    "X-Content-Type-Options": "nosniff",
-    "Referrer-Policy": "no-referrer",
-    "Cross-Origin-Opener-Policy": "same-origin",
-    "Cross-Origin-Resource-Policy": "same-origin",
-}
 _encode = msgspec.json.Encoder().encode
 
 
