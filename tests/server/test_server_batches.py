@@ -13,7 +13,7 @@ from tests.server.site import C, Clock, MemoryScheduler, application, bearer, no
 
 from komainu.core.names import NodeKey, NodeName
 from komainu.core.node import NodeVerdict
-from komainu.core.observation import Component, Finding
+from komainu.core.observation import Component, Evidence, Finding
 from komainu.core.situation import NodeSituation
 from komainu.core.verdict import FaultClass, Severity, Verdict
 from komainu.core.wire import Batch
@@ -123,10 +123,13 @@ def test_only_a_node_sends_batches(client: TestClient, headers: dict[str, str]) 
         b"\xff\xfe\x00garbage",
         b'{"id":"\xff"}',
         b"[" * 100_000,
+        b'{"zz":' + b"[" * 200_000 + b"]" * 200_000 + b"}",
         b'{"id": 1e999}',
         msgspec.json.encode(_batch()).replace(b'"wait_s":0', b'"wait_s":-1'),
         msgspec.json.encode(_batch()).replace(b'"wait_s":0', b'"wait_s":1e9'),
         msgspec.json.encode(_batch()).replace(b'"sent_at":"2', b'"sent_at":"x'),
+        msgspec.json.encode(_batch()).replace(b'"orders_seen":0', b'"orders_seen":1' + b"0" * 21),
+        msgspec.json.encode(_batch()).replace(b'"B-1"', b'"\\ud800"'),
     ],
 )
 def test_what_is_no_batch_is_refused_in_our_words(
@@ -137,6 +140,45 @@ def test_what_is_no_batch_is_refused_in_our_words(
     answer = client.post("/api/v1/batches", content=body, headers=head)
     assert answer.status_code == 400
     assert answer.json()["error"]["code"] == "bad-request"
+
+
+NO_ZONE = "2026-11-30T10:00:00"
+
+
+def test_a_date_without_a_zone_spoils_neither_the_batch_before_nor_any_look(
+    client: TestClient, store: SqlStore, scheduler: MemoryScheduler
+) -> None:
+    """One such finding once made every look at the cluster fail."""
+    head = {"Authorization": f"Bearer {node_token(client, store)}"}
+    spoilt = msgspec.to_builtins(_batch(_finding("F-1"), _finding("F-2")))
+    spoilt["findings"][1]["at"] = NO_ZONE
+    answer = client.post("/api/v1/batches", json=spoilt, headers=head)
+    assert answer.status_code == 400
+    assert "findings[1].at" in answer.json()["error"]["message"].replace("`", "").replace(
+        "...", "1"
+    )
+    assert store.count_findings() == 0
+    good = msgspec.json.encode(_batch(_finding("F-3")))
+    assert client.post("/api/v1/batches", content=good, headers=head).status_code == 200
+    _until("the node is drained", lambda: scheduler.drains == ["n0"])
+
+
+def test_what_is_out_of_bounds_is_refused_whole(client: TestClient, store: SqlStore) -> None:
+    head = {"Authorization": f"Bearer {node_token(client, store)}"}
+    long = msgspec.structs.replace(_finding("F-2"), summary="A" * 900_000)
+    body = msgspec.json.encode(_batch(_finding("F-1"), long))
+    answer = client.post("/api/v1/batches", content=body, headers=head)
+    assert answer.status_code == 400
+    assert "finding 'F-2' summary is out of bounds" in answer.json()["error"]["message"]
+    assert store.count_findings() == 0
+
+
+def test_a_kernel_line_with_nul_is_kept_without_it(client: TestClient, store: SqlStore) -> None:
+    token = node_token(client, store)
+    evidence = Evidence(observation="O-1", at=datetime.now(UTC), text="name=\x00\\u0000")
+    sent(client, _batch(msgspec.structs.replace(_finding(), evidence=(evidence,))), token)
+    (kept,) = store.findings(C)
+    assert kept.evidence[0].text == "name=\ufffd\\u0000"
 
 
 def test_too_many_items_and_too_many_bytes_are_refused(client: TestClient, store: SqlStore) -> None:

@@ -7,8 +7,10 @@ from typing import Any
 import pytest
 from starlette.routing import Route
 from starlette.testclient import TestClient
+from structlog.testing import capture_logs
 from tests.server.site import PASSWORD, ROLES, Clock, MemoryScheduler, application, bearer
 
+from komainu.core.errors import StorageError
 from komainu.server import secrets
 from komainu.server.app import API, PAGES
 from komainu.server.doors import LONGEST_WAIT_S, Patience
@@ -179,6 +181,72 @@ def test_a_clock_that_is_set_back_locks_nobody_out() -> None:
     assert patience.wait_s("ann", now) == LONGEST_WAIT_S
     assert patience.wait_s("ann", now - timedelta(minutes=30)) == LONGEST_WAIT_S
     assert patience.wait_s("ann", now - timedelta(days=365)) == 0
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        "/findings?code=%00",
+        "/findings/%00",
+        "/findings?node=a%00",
+        "/nodes/c/%00",
+        "/events?after=%00",
+    ],
+)
+def test_nul_in_an_address_is_the_askers_fault(client: TestClient, path: str) -> None:
+    answer = client.get(API + path, headers=bearer("viewer"))
+    assert answer.status_code == 400
+    assert answer.json()["error"]["code"] == "bad-request"
+
+
+@pytest.mark.parametrize(
+    "text", ["a\\u0000b", "\\ud800", '"' + ',"z":' + "[" * 900 + "]" * 900 + ',"y":"']
+)
+def test_what_no_text_may_hold_is_refused_in_bodies(client: TestClient, text: str) -> None:
+    asked = [
+        ("/login", f'{{"user":"{text}","password":"x"}}', {}),
+        ("/login", f'{{"user":"x","password":"{text}"}}', {}),
+        ("/enrol", f'{{"join_token":"{text}","cluster":"c","node":"n0"}}', {}),
+        ("/nodes/c/n0/hold", f'{{"reason":"{text}"}}', bearer("operator")),
+        ("/nodes/c/n0/release", f'{{"reason":"{text}"}}', bearer("operator")),
+    ]
+    for path, body, who in asked:
+        headers = {"Content-Type": "application/json", **who}
+        answer = client.post(API + path, content=body, headers=headers)
+        assert (path, answer.status_code) == (path, 400)
+
+
+def test_a_failure_of_the_store_says_nothing_of_its_sql(
+    client: TestClient, store: SqlStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def failing(name: str) -> None:
+        raise StorageError(f"[SQL: SELECT users.password FROM users WHERE name = {name!r}]")
+
+    monkeypatch.setattr(store, "password_of", failing)
+    with capture_logs() as logs:
+        answer = client.post("/api/v1/login", json={"user": "ann", "password": "x"})
+    assert answer.status_code == 503
+    said = answer.json()["error"]["message"]
+    assert "SELECT" not in answer.text
+    assert "ann" not in answer.text
+    (logged,) = [one for one in logs if one["event"] == "request_failed"]
+    assert f"request={logged['request']}" in said
+    assert "SELECT users.password" in logged["why"]
+
+
+def test_a_fault_of_our_own_says_nothing_of_itself(
+    store: SqlStore, scheduler: MemoryScheduler, clock: Clock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def failing(name: str) -> None:
+        raise ZeroDivisionError(name)
+
+    monkeypatch.setattr(store, "password_of", failing)
+    app = application(store, scheduler, clock)
+    with TestClient(app, raise_server_exceptions=False) as client, capture_logs() as logs:
+        answer = client.post("/api/v1/login", json={"user": "ann", "password": "x"})
+    assert answer.status_code == 500
+    assert "ann" not in answer.text
+    assert [one["request"] in answer.text for one in logs if "request" in one] == [True]
 
 
 def test_a_form_of_another_site_cannot_log_in(client: TestClient) -> None:

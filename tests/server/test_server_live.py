@@ -20,6 +20,7 @@ from tests.store.samples import batch, finding
 from komainu.config import ServerConfig
 from komainu.core.errors import ConfigError
 from komainu.ports import Changed
+from komainu.server import web
 from komainu.server.run import address, serving
 from komainu.store import SqlStore
 
@@ -104,6 +105,20 @@ async def test_a_page_too_far_ahead_or_behind_is_told_to_start_anew(store: SqlSt
                 break
         answer = await client.get(f"{url}/api/v1/events?after=x")
         assert answer.status_code == 400
+
+
+async def test_a_body_that_never_arrives_holds_no_connection(
+    store: SqlStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(web, "BODY_S", 0.3)
+    async with _running(store) as url:
+        reader, writer = await asyncio.open_connection("127.0.0.1", int(url.rpartition(":")[2]))
+        head = "Host: x\r\nContent-Type: application/json\r\nContent-Length: 400\r\n\r\n{"
+        writer.write(f"POST /api/v1/login HTTP/1.1\r\n{head}".encode())
+        answer = await asyncio.wait_for(reader.read(), 5)  # to the end: the server closes
+        writer.close()
+    assert answer.startswith(b"HTTP/1.1 408")
+    assert b'"code":"too-slow"' in answer
 
 
 async def test_events_need_a_login(store: SqlStore) -> None:

@@ -7,6 +7,7 @@ from datetime import datetime
 
 import msgspec
 
+from komainu.core.instant import Instant
 from komainu.core.names import ClusterName, JobId, NodeKey, NodeName
 
 REASON_PREFIX = "komainu:"
@@ -108,7 +109,7 @@ class Order(msgspec.Struct, frozen=True, kw_only=True):
 
     number: int
     kind: OrderKind
-    at: datetime
+    at: Instant
     reason: str = ""
     decision: str | None = None
     value: str = ""

@@ -8,6 +8,7 @@ from datetime import datetime
 import msgspec
 
 from komainu.core.decision import REASON_PREFIX
+from komainu.core.instant import Instant
 from komainu.core.names import ClusterName, JobId, NodeName
 from komainu.core.observation import Finding
 from komainu.core.verdict import Severity, Verdict
@@ -33,7 +34,7 @@ class NodeVerdict(msgspec.Struct, frozen=True, kw_only=True):
     """One line for the operator; made from codes and reasons, printable ASCII in the verdict file."""
     codes: tuple[str, ...] = ()
     findings: tuple[str, ...] = ()
-    since: datetime | None = None
+    since: Instant | None = None
     advise_only: bool = False
     checks: dict[str, Verdict] = {}
     """What was looked at, each with its own verdict, so that what was not seen stays visible."""

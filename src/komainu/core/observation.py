@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import enum
-from datetime import datetime
 
 import msgspec
 
+from komainu.core.instant import Instant
 from komainu.core.names import ClusterName, JobId, NodeKey, NodeName
 from komainu.core.verdict import FaultClass, Severity, Verdict
 
@@ -44,7 +44,7 @@ class Observation(msgspec.Struct, frozen=True, kw_only=True):
     cluster: ClusterName
     node: NodeName
     kind: ObservationKind
-    at: datetime
+    at: Instant
     """When it happened, aware UTC."""
     data: dict[str, Scalar] = {}
     debug: bool = False
@@ -72,7 +72,7 @@ class Evidence(msgspec.Struct, frozen=True, kw_only=True):
     """A piece of what a finding rests on. `text` may hold tenant-controlled characters: escape it."""
 
     observation: str
-    at: datetime
+    at: Instant
     text: str
 
 
@@ -95,7 +95,7 @@ class Finding(msgspec.Struct, frozen=True, kw_only=True):
     """FAULT, or UNKNOWN when the finding is that something could not be looked at."""
     summary: str
     """One line for a person, made from code and catalogue, never from the log line's free text."""
-    at: datetime
+    at: Instant
     """First evidence, aware UTC."""
     evidence: tuple[Evidence, ...] = ()
     cause: str | None = None

@@ -10,17 +10,21 @@ the server to hold the reply until an order appears (long poll).
 
 from __future__ import annotations
 
-from datetime import datetime
 from typing import Annotated
 
 import msgspec
 
 from komainu.core.decision import Order
+from komainu.core.instant import Instant
 from komainu.core.node import NodeVerdict
 from komainu.core.observation import Finding, Observation
 
 MAX_BATCH = 500
 """Observations plus findings in one batch."""
+MAX_ORDERS = 1_000_000_000
+"""No node is given so many; a larger number is an agent's error, and must not overflow ours."""
+MAX_COUNT = 1 << 53
+"""Above it not every reader of JSON counts exactly."""
 
 
 class Enrol(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -58,15 +62,15 @@ class Batch(msgspec.Struct, frozen=True, kw_only=True):
     node: str
     boot_id: str
     agent_version: str
-    sent_at: datetime
+    sent_at: Instant
     observations: Annotated[list[Observation], msgspec.Meta(max_length=MAX_BATCH)] = []
     findings: Annotated[list[Finding], msgspec.Meta(max_length=MAX_BATCH)] = []
     verdict: NodeVerdict | None = None
-    orders_seen: int = 0
+    orders_seen: Annotated[int, msgspec.Meta(ge=0, le=MAX_ORDERS)] = 0
     policy_seen: str = ""
-    dropped_debug: int = 0
+    dropped_debug: Annotated[int, msgspec.Meta(ge=0, le=MAX_COUNT)] = 0
     """Debug observations dropped from a full spool since the last accepted batch."""
-    spooled: int = 0
+    spooled: Annotated[int, msgspec.Meta(ge=0, le=MAX_COUNT)] = 0
     """Items still waiting in the spool after this batch."""
     hardware: Hardware | None = None
     wait_s: Annotated[float, msgspec.Meta(ge=0, le=60)] = 0
@@ -77,4 +81,4 @@ class Reply(msgspec.Struct, frozen=True, kw_only=True):
 
     batch: str
     orders: list[Order] = []
-    server_time: datetime
+    server_time: Instant

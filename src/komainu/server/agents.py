@@ -9,13 +9,14 @@ import structlog
 from starlette.requests import Request
 from starlette.responses import Response
 
-from komainu.core.errors import InputError, NotAllowed
+from komainu.core.bounds import checked, without_nul
+from komainu.core.errors import NotAllowed
 from komainu.core.names import NodeKey, cluster_name, node_name
 from komainu.core.record import Joined
 from komainu.core.wire import Batch, Enrol, Enrolled
 from komainu.server import secrets
 from komainu.server.desk import ServerDesk
-from komainu.server.web import Refused, answer, body_of
+from komainu.server.web import Refused, answer, asked_in, body_of, read
 
 log = structlog.get_logger()
 MAX_BATCH_BYTES = 8 << 20
@@ -34,10 +35,7 @@ class Agents:
 
     async def enrol(self, request: Request) -> Response:
         """A node's own token for a one-time join token; enrolling again replaces the old token."""
-        try:
-            asked = _enrol(await body_of(request, MAX_ENROL_BYTES))
-        except (msgspec.DecodeError, UnicodeDecodeError) as error:
-            raise InputError(f"the enrolment cannot be read: {error}") from error
+        asked = read(_enrol, await asked_in(request, MAX_ENROL_BYTES), "the enrolment")
         key = NodeKey(cluster_name(asked.cluster), node_name(asked.node))
         token = secrets.new_token()
         joined = await asyncio.to_thread(
@@ -62,10 +60,8 @@ class Agents:
     async def batches(self, request: Request) -> Response:
         """A batch, made durable and thought about before it is answered."""
         key = await self._node(request)
-        try:
-            batch = _batch(await body_of(request, MAX_BATCH_BYTES))
-        except (msgspec.DecodeError, UnicodeDecodeError) as error:
-            raise InputError(f"the batch of {key} cannot be read: {error}") from error
+        body = without_nul(await body_of(request, MAX_BATCH_BYTES))
+        batch = checked(read(_batch, body, f"the batch of {key}"))
         if (batch.cluster, batch.node) != (key.cluster, key.node):
             raise NotAllowed(
                 f"this token is {key}'s, and the batch says it is from "

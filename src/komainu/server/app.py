@@ -37,7 +37,7 @@ from komainu.server.desk import ServerDesk
 from komainu.server.doors import Doors
 from komainu.server.events import Events
 from komainu.server.lab import LabControls
-from komainu.server.web import Endpoint, Headers, answer, body_of, http_failed, said_plainly
+from komainu.server.web import Endpoint, Headers, answer, asked_in, http_failed, said_plainly
 from komainu.store import SqlStore
 
 log = structlog.get_logger()
@@ -189,7 +189,7 @@ def _endpoint(page: Page, desk: ServerDesk, doors: Doors) -> Endpoint:
             person=person,
             path=request.path_params,
             query=dict(request.query_params),
-            body=b"" if page.method == "GET" else await body_of(request, MAX_ASK_BYTES),
+            body=b"" if page.method == "GET" else await asked_in(request, MAX_ASK_BYTES),
             accept=request.headers.get("accept", ""),
         )
         if inspect.iscoroutinefunction(page.answer):

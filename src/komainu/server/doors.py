@@ -18,11 +18,11 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from komainu import __version__
-from komainu.core.errors import InputError, NotAllowed
+from komainu.core.errors import NotAllowed
 from komainu.core.record import Person
 from komainu.core.views import Me
 from komainu.server import secrets
-from komainu.server.web import Refused, answer, body_of
+from komainu.server.web import Refused, answer, asked_in, read
 from komainu.store import SqlStore
 
 log = structlog.get_logger()
@@ -129,10 +129,7 @@ class Doors:
         """Cross-site forms cannot send JSON, so this POST needs no token of a session to be."""
         if request.headers.get("content-type", "").partition(";")[0] != "application/json":
             raise Refused(415, "not-json", "a login is sent as application/json")
-        try:
-            asked = _login(await body_of(request, MAX_LOGIN_BYTES))
-        except msgspec.DecodeError as error:
-            raise InputError(f"the login cannot be read: {error}") from error
+        asked = read(_login, await asked_in(request, MAX_LOGIN_BYTES), "the login")
         address = request.client.host if request.client else ""
         role = await self._checked(asked, address)
         token, csrf = secrets.new_token(), secrets.new_token()

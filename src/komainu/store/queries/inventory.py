@@ -14,12 +14,10 @@ from komainu.core.node import NodeVerdict, SchedulerNode
 from komainu.core.observation import Observation, ObservationKind
 from komainu.core.record import ClusterRecord, NodeRecord
 from komainu.core.situation import NodeSituation
-from komainu.core.wire import Batch, Hardware
+from komainu.core.wire import MAX_ORDERS, Batch, Hardware
 from komainu.store.queries.feed import Writing, plain
 from komainu.store.tables import clusters, nodes, observations
 
-MAX_ORDERS = 1_000_000_000
-"""No node is given so many; a larger number is an agent's error, and must not overflow ours."""
 _encode = msgspec.json.Encoder(order="deterministic").encode
 _verdict = msgspec.json.Decoder(NodeVerdict).decode
 _hardware = msgspec.json.Decoder(Hardware).decode
@@ -64,9 +62,6 @@ def hear(tx: Writing, batch: Batch, key: NodeKey) -> tuple[bool, bool]:
         "boot_id": plain(batch.boot_id, 64),
         "policy_seen": plain(batch.policy_seen, 64),
         "orders_seen": min(max(batch.orders_seen, 0), MAX_ORDERS),
-        # A node that has seen more orders than we have given knows a server whose database was
-        # restored since: we number on from there, or it would take our next orders for old ones.
-        "last_order": max(row.last_order, min(batch.orders_seen, MAX_ORDERS)),
         "dropped_debug": min(row.dropped_debug + max(batch.dropped_debug, 0), MAX_ORDERS),
     }
     if batch.hardware is not None:
