@@ -212,7 +212,7 @@ def decision(number: int) -> DecisionView:
         node=name_of(number),
         result=Result.HELD if held else Result.DONE,
         at=made.at + timedelta(milliseconds=140),
-        detail="" if held else "IDLE became IDLE+DRAIN",
+        detail="5 removals in 600 s" if held else "IDLE became IDLE+DRAIN",
     )
     return DecisionView(
         decision=made,

@@ -422,6 +422,7 @@ def test_a_removal_held_back_is_not_called_nothing(seat: Seat) -> None:
     page = seat.go("/n/lab-a/gpu-017")
     held = page.get_by_role("heading", name="Held back, not done").locator("../..")
     expect(held).to_contain_text("Held back by the guard: 5 removals in 600 s")
+    assert held.inner_text().count("5 removals in 600 s") == 1, "the limit is said once"
 
 
 def test_findings_filters_live_in_the_address(seat: Seat) -> None:
@@ -618,4 +619,4 @@ def test_a_map_of_10_000_gpus_pans_within_a_frame(browser: Browser) -> None:
         page.close()
     assert isinstance(took, (int, float))
     # 2 ms on a quiet machine; the median, since this one may be busy with other tests.
-    assert took <= 16
+    assert took <= 12

@@ -78,7 +78,7 @@ export function DecisionLine({ view, time }) {
       <span class="dim">by</span> ${author(d.by)} <span class="push"><${When} at=${d.at} ...${time} /></span></p>
     <p><${Text} text=${d.reason} /></p>
     ${view.limit && html`<p class="warn-text">Held back by the guard: ${view.limit}</p>`}
-    ${last?.detail && html`<p class="dim"><${Text} text=${last.detail} /></p>`}
+    ${last?.detail && last.detail !== view.limit && html`<p class="dim"><${Text} text=${last.detail} /></p>`}
     <p class="dim small">${d.id}${d.policy_version ? ` · policy ${d.policy_version}` : ''}${d.job ? ` · job ${d.job}` : ''}</p></div>`;
 }
 
