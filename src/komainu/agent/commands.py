@@ -63,9 +63,9 @@ def check(ctx: click.Context, *, as_json: bool) -> None:
 
 
 async def _look(config: AgentConfig) -> LookNow:
-    from komainu.agent.clock import RealClock
     from komainu.agent.look_now import look_now
     from komainu.agent.probe import SysProbe
+    from komainu.clients.clock import RealClock
     from komainu.clients.kmsg import kernel_log
 
     return await look_now(config, kernel_log(config.kernel_log), SysProbe(config.rack), RealClock())

@@ -16,8 +16,8 @@ from pathlib import Path
 import structlog
 
 from komainu.agent.agent import Agent, AgentPorts, key_of
-from komainu.agent.clock import RealClock
 from komainu.agent.probe import SysProbe
+from komainu.clients.clock import RealClock
 from komainu.clients.kmsg import kernel_log
 from komainu.clients.server_link import HttpLink
 from komainu.config import AgentConfig, load

@@ -7,13 +7,13 @@ import contextlib
 import signal
 import socket
 from collections.abc import Iterator
-from datetime import UTC, datetime
 from pathlib import Path
 
 import structlog
 import uvicorn
 from starlette.applications import Starlette
 
+from komainu.clients.clock import RealClock
 from komainu.config import Config, ServerConfig
 from komainu.core.errors import ConfigError
 from komainu.core.names import ClusterName
@@ -26,19 +26,6 @@ from komainu.store import open_store
 log = structlog.get_logger()
 LAST_ANSWERS_S = 5
 """How long requests under way may still take once the server is told to end."""
-
-
-class SystemClock:
-    """The machine's own clock (ports.Clock)."""
-
-    def now(self) -> datetime:
-        return datetime.now(UTC)
-
-    def uptime_s(self) -> float:
-        return float(Path("/proc/uptime").read_text("ascii").split()[0])
-
-    async def sleep(self, seconds: float) -> None:
-        await asyncio.sleep(seconds)
 
 
 class _Uvicorn(uvicorn.Server):
@@ -147,7 +134,7 @@ async def _serve(config: Config) -> None:
         )
     store = await asyncio.to_thread(open_store, config.server.database)
     try:
-        app = build(config, store=store, schedulers=schedulers(config), clock=SystemClock())
+        app = build(config, store=store, schedulers=schedulers(config), clock=RealClock())
         stop = asyncio.Event()
         loop = asyncio.get_running_loop()
         for sign in (signal.SIGTERM, signal.SIGINT):

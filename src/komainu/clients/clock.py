@@ -1,4 +1,4 @@
-"""The real time."""
+"""The real time: the one clock of agent and server (ports.Clock)."""
 
 from __future__ import annotations
 
