@@ -92,7 +92,11 @@ class _Strings:
         from komainu.lab.faults import TOLD
         from komainu.server.lab import OfferedFault
 
-        return [OfferedFault(id=fault.value, title=told) for fault, told in TOLD.items()]
+        parts = {fault: told.partition(": ") for fault, told in TOLD.items()}
+        return [
+            OfferedFault(id=fault.value, title=title, text=text)
+            for fault, (title, _, text) in parts.items()
+        ]
 
     async def inject(self, cluster: ClusterName, node: NodeName, gpu: int, fault: str) -> None:
         from komainu.lab.faults import Fault

@@ -20,6 +20,7 @@ class OfferedFault(msgspec.Struct, frozen=True, kw_only=True):
     id: str
     title: str
     text: str = ""
+    """What it leads to, where that is not plain from the title."""
 
 
 class LabControls(Protocol):
