@@ -164,6 +164,8 @@ class Received(msgspec.Struct, frozen=True, kw_only=True):
     observations: tuple[str, ...] = ()
     findings: tuple[str, ...] = ()
     verdict_changed: bool = False
+    stranger: bool = False
+    """The verdict rests on findings that are not known here, nor still on their way."""
 
 
 class Store(Protocol):

@@ -138,6 +138,8 @@ class FakeLink:
     def __init__(self, clock: HandClock) -> None:
         self._clock = clock
         self.down = False
+        self.deaf = False
+        """Takes findings and knows nothing of them afterwards."""
         self.batches: list[Batch] = []
         self.observations: dict[str, Observation] = {}
         self.findings: dict[str, Finding] = {}
@@ -147,7 +149,13 @@ class FakeLink:
         self._ordered = asyncio.Event()
 
     def order(self, kind: OrderKind, **rest: object) -> Order:
-        order = Order(number=len(self.orders) + 1, kind=kind, at=self._clock.now(), **rest)  # type: ignore[arg-type]  # fields by name
+        order = Order(
+            number=len(self.orders) + 1,
+            previous=len(self.orders),
+            kind=kind,
+            at=self._clock.now(),
+            **rest,  # type: ignore[arg-type]  # fields by name
+        )
         self.orders.append(order)
         self._ordered.set()
         return order
@@ -158,14 +166,20 @@ class FakeLink:
         self.batches.append(batch)
         self.observations |= {one.id: one for one in batch.observations}
         self.findings |= {one.id: one for one in batch.findings}
+        if self.deaf:
+            self.findings.clear()
         self.sendings += [one.id for one in batch.findings]
         if batch.wait_s and not self.orders[batch.orders_seen :]:
             self._ordered.clear()
             await self._ordered.wait()
         if self.down:
             raise ServerError("server went away")
+        named = () if batch.verdict is None else batch.verdict.findings
         return Reply(
-            batch=batch.id, orders=self.orders[batch.orders_seen :], server_time=self._clock.now()
+            batch=batch.id,
+            orders=self.orders[batch.orders_seen :],
+            resend=not set(named) <= self.findings.keys(),
+            server_time=self._clock.now(),
         )
 
     @property

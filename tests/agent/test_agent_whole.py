@@ -68,6 +68,39 @@ async def test_without_a_server_it_settles_at_once(bed: Bed) -> None:
     await bed.becomes("FAULT/settled")
 
 
+async def test_a_server_that_has_forgotten_its_findings_is_told_them_again(bed: Bed) -> None:
+    await bed.started()
+    bed.kernel.write(XID_79)
+    await until(lambda: bed.server.codes == ["GPU-XID-79"])
+    bed.server.findings.clear()
+    await bed.clock.forward(bed.config.heartbeat_s)
+    await until(lambda: bed.server.codes == ["GPU-XID-79"], "telling again")
+    await bed.clock.forward(bed.config.heartbeat_s)
+    assert len(bed.server.sendings) == 2
+
+
+async def test_what_a_node_found_alone_is_told_to_its_first_server(bed: Bed) -> None:
+    server, bed.link = bed.link, None
+    await bed.started()
+    bed.kernel.write(XID_79)
+    await bed.becomes("FAULT/settled")
+    await bed.stop()
+    bed.link = server
+    await bed.started()
+    await until(lambda: bed.server.codes == ["GPU-XID-79"], "telling")
+
+
+async def test_findings_a_server_will_not_know_are_told_once_a_heartbeat(bed: Bed) -> None:
+    await bed.started()
+    bed.kernel.write(XID_79)
+    await until(lambda: bed.server.sendings)
+    bed.server.deaf = True
+    before = len(bed.server.sendings)
+    for _ in range(3):
+        await bed.clock.forward(bed.config.heartbeat_s)
+    assert 1 <= len(bed.server.sendings) - before <= 3
+
+
 async def test_a_line_written_by_a_user_changes_nothing(bed: Bed) -> None:
     await bed.started()
     bed.kernel.write(XID_79, facility=1)
@@ -478,7 +511,7 @@ async def test_orders_that_skip_a_number_wait_for_the_missing_one(bed: Bed) -> N
     await bed.started()
     hold = bed.server.order(OrderKind.HOLD, reason="r")
     await bed.becomes("FAULT/settled")
-    bed.node.obey([msgspec.structs.replace(hold, number=3, kind=OrderKind.RELEASE)])
+    bed.node.obey([msgspec.structs.replace(hold, number=3, previous=2, kind=OrderKind.RELEASE)])
     assert bed.word == "FAULT/settled"
     assert bed.node.orders.seen == 1
 

@@ -40,6 +40,7 @@ def _finding(
 
 
 def _order(number: int, kind: OrderKind, **rest: object) -> Order:
+    rest = {"previous": number - 1} | rest
     return Order(number=number, kind=kind, at=NOW, **rest)  # type: ignore[arg-type]  # fields by name
 
 
@@ -187,6 +188,7 @@ def test_orders_are_applied_once_and_in_their_order() -> None:
     state = _state(HOLD)
     assert apply_order(state, HOLD) is state
     assert apply_order(state, _order(3, OrderKind.RELEASE)) is state
+    assert apply_order(state, _order(9, OrderKind.RELEASE, previous=1)).hold is None
     assert apply_order(state, _order(2, OrderKind.RELEASE)).hold is None
 
 
@@ -220,7 +222,12 @@ ORDERS = st.lists(
         findings=st.sampled_from([(), ("F-1",), ("F-1", "F-2")]),
     ),
     max_size=6,
-).map(lambda orders: [msgspec.structs.replace(o, number=n) for n, o in enumerate(orders, 1)])
+).map(
+    lambda orders: [
+        msgspec.structs.replace(order, number=2 * n, previous=2 * (n - 1))
+        for n, order in enumerate(orders, 1)
+    ]
+)
 
 
 @given(FINDINGS, ORDERS, CHECKS, st.randoms())
@@ -287,6 +294,11 @@ def test_repeated_and_late_orders_change_nothing(orders: list[Order], repeats: l
 @given(ORDERS, st.integers(0, 6))
 def test_a_reply_may_begin_anywhere_before_what_is_new(orders: list[Order], start: int) -> None:
     assert _state(*orders[:start], *orders) == _state(*orders)
+
+
+@given(ORDERS, st.integers(0, 5))
+def test_nothing_after_a_missing_order_is_applied(orders: list[Order], gap: int) -> None:
+    assert _state(*orders[:gap], *orders[gap + 1 :]) == _state(*orders[:gap])
 
 
 @given(FINDINGS, ORDERS, CHECKS, st.integers(0, 30))

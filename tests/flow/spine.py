@@ -8,11 +8,14 @@ from contextlib import asynccontextmanager
 from datetime import UTC, datetime
 from pathlib import Path
 
+import msgspec
+
 from komainu import flow
 from komainu.agent.agent import Agent, AgentPorts
 from komainu.config import AgentConfig
 from komainu.core.decision import Result
 from komainu.core.errors import ServerError
+from komainu.core.gate import read_verdict
 from komainu.core.names import JobId, NodeKey, NodeName
 from komainu.core.node import SchedulerJob, SchedulerNode
 from komainu.core.policy import Policy
@@ -35,6 +38,7 @@ class Spine:
         self.store: SqlStore = open_store(f"sqlite:///{home}/komainu.db")
         self.policy = policy
         self.reachable = True
+        self.lost: list[SqlStore] = []
         self.centre = flow.Centre(
             cluster=shape.cluster,
             policy=policy,
@@ -55,7 +59,7 @@ class Spine:
         if not self.reachable:
             raise ServerError("the server does not answer: the test has switched it off. Wait.")
         now, key = self.lab.clock.now(), NodeKey(self.lab.shape.cluster, NodeName(batch.node))
-        self.store.receive(batch, now)
+        got = self.store.receive(batch, now)
         flow.consider(self.centre, [key], now)
         carrying = asyncio.create_task(self._carry_out())
         orders = self.store.orders_after(key, batch.orders_seen)
@@ -63,7 +67,7 @@ class Spine:
             await asyncio.sleep(0.05)
             orders = self.store.orders_after(key, batch.orders_seen)
         await carrying
-        return Reply(batch=batch.id, orders=list(orders), server_time=now)
+        return Reply(batch=batch.id, orders=list(orders), resend=got.stranger, server_time=now)
 
     async def _carry_out(self) -> None:
         async with self._acting:
@@ -85,6 +89,15 @@ class Spine:
     async def job(self, number: JobId) -> SchedulerJob:
         return next(job for job in await self.lab.scheduler.jobs() if job.id == number)
 
+    def word(self, number: int) -> str:
+        """The verdict and phase the node's gate reads."""
+        folder = self.lab.nodes[self.key(number).node].run_dir
+        found = read_verdict((folder / "verdict").read_text("ascii"))
+        return f"{found.verdict}/{found.phase}"
+
+    def now(self) -> datetime:
+        return self.lab.clock.now()
+
     def submit(self, *on: int, nodes: int = 1, duration_s: float = 60) -> JobId:
         names = tuple(self.key(number).node for number in on)
         return self.lab.scheduler.submit(
@@ -95,6 +108,12 @@ class Spine:
         now = datetime.now(UTC)
         situation = self.store.situation(self.key(number), now)
         self.store.remember(release(situation, self.policy, "amari", "GPU replaced", now), now)
+
+    def lose_database(self, home: Path) -> None:
+        """Go on with an empty one. What was kept in the old one is gone; the nodes go on as they are."""
+        self.lost.append(self.store)
+        self.store = open_store(f"sqlite:///{home}/second.db")
+        self.centre = msgspec.structs.replace(self.centre, store=self.store)
 
     def results(self, number: int) -> list[Result]:
         key = self.key(number)
@@ -133,7 +152,8 @@ async def watched(home: Path, policy: Policy, *, nodes: int = 4) -> AsyncIterato
         for task in running[len(agents) :]:
             task.cancel()
         await asyncio.gather(*running, return_exceptions=True)
-        spine.store.close()
+        for store in (spine.store, *spine.lost):
+            store.close()
 
 
 async def until(true: Callable[[], bool], within_s: float = 30) -> None:

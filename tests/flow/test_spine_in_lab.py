@@ -106,6 +106,22 @@ async def test_the_gate_refuses_while_the_server_is_away_and_nothing_is_lost(
         assert spine.store.findings(spine.key(1).cluster, spine.key(1).node)
 
 
+async def test_a_server_that_lost_its_database_learns_the_fault_and_can_end_it(
+    tmp_path: Path,
+) -> None:
+    async with watched(tmp_path, WIDE) as spine:
+        key = spine.key(1)
+        await spine.lab.inject(key.node, Fault.DOUBLE_BIT, 5)
+        await drained(spine, 1)
+        await until(lambda: spine.word(1) == "FAULT/settled")
+        spine.lose_database(tmp_path)
+        await until(lambda: len(spine.store.findings(key.cluster, key.node)) > 0)
+        assert spine.word(1) == "FAULT/settled"
+        await until(lambda: spine.store.situation(key, spine.now()).scheduler is not None)
+        spine.release(1)
+        await until(lambda: spine.word(1) == "OK/settled")
+
+
 async def test_a_person_s_drain_is_left_alone(tmp_path: Path) -> None:
     async with watched(tmp_path, WIDE, nodes=2) as spine:
         spine.lab.scheduler.person_drain(spine.key(1).node, "hiro", "swapping a fan")

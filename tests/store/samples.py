@@ -92,6 +92,7 @@ def batch(
     node: str = "n1",
     boot_id: str = BOOT,
     orders_seen: int = 0,
+    orders_at: datetime | None = None,
 ) -> Batch:
     return Batch(
         id="B-1",
@@ -104,6 +105,7 @@ def batch(
         observations=list(observations),
         verdict=None if verdict is None else NodeVerdict(verdict=verdict),
         orders_seen=orders_seen,
+        orders_at=orders_at,
     )
 
 

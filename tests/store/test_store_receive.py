@@ -109,7 +109,8 @@ def test_a_node_whose_server_was_restored_from_a_backup_gets_orders_it_takes_for
 ) -> None:
     store.receive(batch(orders_seen=10), NOW)
     store.remember(drained(), NOW)
-    assert [order.number for order in store.orders_after(KEY, 10)] == [11]
+    given = [(one.number, one.previous, one.kind.value) for one in store.orders_after(KEY, 10)]
+    assert given == [(11, 0, "advise-only"), (12, 11, "hold")]
 
 
 def test_a_refusal_is_open_until_it_is_settled(store: SqlStore) -> None:

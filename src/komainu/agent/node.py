@@ -132,7 +132,7 @@ class Node:
             after = apply_order(state, order)
             if after is state:
                 if order.number > state.seen:
-                    self.log.warning("orders_missing", seen=state.seen, found=order.number)
+                    self.log.warning("orders_missing", seen=state.seen, after=order.previous)
                 continue
             if order.kind is OrderKind.POLICY and policy_of(order) is None:
                 self.log.error("policy_not_understood", number=order.number)
@@ -158,6 +158,14 @@ class Node:
             closed=closed,
         )
         self.publish()
+
+    def tell_again(self) -> None:
+        """Queue every finding the verdict rests on once more: the server knows none of them, because
+        its database was restored or this node had no server when it found them.
+        """
+        self.log.warning("findings_told_again", count=len(self.active))
+        self._keep(findings=[one.finding for one in self.active.values()])
+        self.to_ship.set()
 
     def see(self, looks: Mapping[str, Look | None]) -> None:
         """Note what checks found, by name; None for one that no longer applies."""

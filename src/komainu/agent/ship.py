@@ -82,6 +82,9 @@ class Shipper:
         if batch.hardware is not None:
             self._told_hardware = hardware
         self._obey(reply)
+        if reply.resend and not parcel.findings:
+            # Else what it misses may have been among them: the next batch tells.
+            node.tell_again()
         return parcel.left > 0 or (not node.starting and node.verdict != verdict)
 
     def _batch(
@@ -109,6 +112,7 @@ class Shipper:
             findings=list(parcel.findings),
             verdict=verdict,
             orders_seen=node.orders.seen,
+            orders_at=node.orders.at,
             policy_seen=node.policy.version,
             dropped_debug=dropped,
             spooled=parcel.left,

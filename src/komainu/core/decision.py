@@ -105,9 +105,15 @@ class OrderKind(enum.StrEnum):
 
 
 class Order(msgspec.Struct, frozen=True, kw_only=True):
-    """One instruction to one node, numbered per node from 1 without gaps, persisted by the agent."""
+    """One instruction to one node, numbered per node from 1, persisted by the agent. The numbers have
+    a gap where the server's database was restored and the node had seen more than it tells of."""
 
     number: int
+    previous: int = 0
+    """Number of the order before it for this node, 0 for the first: whoever has seen that one, and
+    not this one, has missed none."""
+    again: bool = False
+    """Said once more, to a node that follows orders of a database that was lost."""
     kind: OrderKind
     at: Instant
     reason: str = ""

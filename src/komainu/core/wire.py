@@ -55,7 +55,8 @@ class Hardware(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Batch(msgspec.Struct, frozen=True, kw_only=True):
-    """From one node. `orders_seen` is the highest order number persisted by the agent."""
+    """From one node. `orders_seen` is the highest order number persisted by the agent, `orders_at`
+    when that order was given: the two name it, also to a server that has given its number twice."""
 
     id: str
     cluster: str
@@ -67,6 +68,7 @@ class Batch(msgspec.Struct, frozen=True, kw_only=True):
     findings: Annotated[list[Finding], msgspec.Meta(max_length=MAX_BATCH)] = []
     verdict: NodeVerdict | None = None
     orders_seen: Annotated[int, msgspec.Meta(ge=0, le=MAX_ORDERS)] = 0
+    orders_at: Instant | None = None
     policy_seen: str = ""
     dropped_debug: Annotated[int, msgspec.Meta(ge=0, le=MAX_COUNT)] = 0
     """Debug observations dropped from a full spool since the last accepted batch."""
@@ -81,4 +83,6 @@ class Reply(msgspec.Struct, frozen=True, kw_only=True):
 
     batch: str
     orders: list[Order] = []
+    resend: bool = False
+    """The verdict rests on findings the server does not know: it asks for all that the node keeps."""
     server_time: Instant

@@ -117,7 +117,12 @@ class WatchedCluster:
             orders = await asyncio.to_thread(self.store.orders_after, key, batch.orders_seen)
             if not orders and batch.wait_s > 0 and await wait_for(told, batch.wait_s):
                 orders = await asyncio.to_thread(self.store.orders_after, key, batch.orders_seen)
-        return Reply(batch=batch.id, orders=list(orders), server_time=self._clock.now())
+        return Reply(
+            batch=batch.id,
+            orders=list(orders),
+            resend=got.stranger,
+            server_time=self._clock.now(),
+        )
 
     def _heard(self, batch: Batch, got: Received, thought: Thought) -> None:
         self._alerts.heard(batch, got)

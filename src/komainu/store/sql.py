@@ -84,16 +84,19 @@ class SqlStore(Accounts):
                 "a node speaks only for itself"
             )
         with self._writing(now) as tx:
+            remember.give_again(tx, batch, key)
             changed, booted = inventory.hear(tx, batch, key)
             if booted:
                 gate.booted(tx, key, batch.boot_id)
             seen = health.keep_observations(tx, key, batch.observations)
             found = health.keep_findings(tx, key, batch.findings)
             gate.keep(tx, key, seen)
+            stranger = health.rests_on_unknown(tx.connection, batch, key)
         return Received(
             observations=tuple(one.id for one in seen),
             findings=tuple(one.id for one in found),
             verdict_changed=changed,
+            stranger=stranger,
         )
 
     def situation(self, key: NodeKey, now: datetime) -> NodeSituation:

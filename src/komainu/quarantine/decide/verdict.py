@@ -30,6 +30,8 @@ class OrdersState(msgspec.Struct, frozen=True, kw_only=True):
 
     seen: int = 0
     """Highest order number applied: acknowledged to the server, so it is kept first."""
+    at: datetime | None = None
+    """When that order was given."""
     hold: Order | None = None
     advise: Order | None = None
     """The standing ADVISE_ONLY (on); None when off."""
@@ -39,12 +41,12 @@ class OrdersState(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def apply_order(state: OrdersState, order: Order) -> OrdersState:
-    """Fold one order in. Repeats and orders that skip a number change nothing: the server sends
-    everything after `seen` again, so what was skipped comes first next time.
+    """Fold one order in. Repeats, and orders before which another is missing, change nothing: the
+    server sends everything after `seen` again, so what was skipped comes first next time.
     """
-    if order.number != state.seen + 1:
+    if not order.previous <= state.seen < order.number:
         return state
-    return msgspec.structs.replace(_changed(state, order), seen=order.number)
+    return msgspec.structs.replace(_changed(state, order), seen=order.number, at=order.at)
 
 
 def _changed(state: OrdersState, order: Order) -> OrdersState:

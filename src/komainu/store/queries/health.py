@@ -23,6 +23,7 @@ from komainu.core.node import NodePolicy, weighs
 from komainu.core.observation import Finding, Observation, ObservationKind
 from komainu.core.record import FindingRecord
 from komainu.core.verdict import Severity, Verdict
+from komainu.core.wire import MAX_BATCH, Batch
 from komainu.store.queries.feed import CHUNK, Writing, checked_id, plain
 from komainu.store.queries.inventory import observation_row
 from komainu.store.tables import findings, observations
@@ -77,6 +78,23 @@ def keep_findings(tx: Writing, key: NodeKey, sent: Sequence[Finding]) -> list[Fi
     for one in new:
         tx.changed(key.cluster, key.node, "finding", one.id)
     return new
+
+
+def rests_on_unknown(connection: Connection, batch: Batch, key: NodeKey) -> bool:
+    """Whether the verdict names findings that nobody has sent here: the node sent them to a database
+    that was lost, or had no server then. A full batch may have left some for the next one.
+    """
+    if batch.verdict is None or len(batch.findings) >= MAX_BATCH:
+        return False
+    named = {plain(ident) for ident in batch.verdict.findings}
+    for part in chunks(sorted(named)):
+        query = select(findings.c.id).where(
+            findings.c.cluster == key.cluster,
+            findings.c.node == key.node,
+            findings.c.id.in_(part),
+        )
+        named -= set(connection.execute(query).scalars())
+    return bool(named)
 
 
 def _row(finding: Finding, now: datetime) -> dict[str, object]:

@@ -7,7 +7,7 @@ from datetime import datetime, timedelta
 from typing import Any
 
 import msgspec
-from sqlalchemy import ColumnElement, Connection, Row, and_, exists, not_, or_, select
+from sqlalchemy import ColumnElement, Connection, Row, and_, exists, func, not_, or_, select
 
 from komainu.core.decision import Action, Decision, Order, Outcome, Result
 from komainu.core.names import ClusterName, NodeKey, NodeName
@@ -217,6 +217,13 @@ def orders_after(connection: Connection, key: NodeKey, number: int) -> Sequence[
         orders.c.cluster == key.cluster, orders.c.node == key.node, orders.c.number > number
     )
     return [_order(body) for body in connection.execute(query.order_by(orders.c.number)).scalars()]
+
+
+def newest_order(connection: Connection, key: NodeKey) -> int:
+    """Number of the last order given to the node, 0 when there is none."""
+    query = select(func.max(orders.c.number))
+    query = query.where(orders.c.cluster == key.cluster, orders.c.node == key.node)
+    return int(connection.execute(query).scalar_one() or 0)
 
 
 def last_orders(connection: Connection, key: NodeKey, limit: int) -> Sequence[Order]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from datetime import datetime
 from typing import Any
 
 import msgspec
@@ -12,10 +13,11 @@ from komainu.core.decision import FINAL, Action, Decision, Order, OrderKind, Out
 from komainu.core.errors import StorageError
 from komainu.core.names import ClusterName, NodeKey
 from komainu.core.situation import Held, NodeOrder, Thought
+from komainu.core.wire import Batch
 from komainu.store.queries.feed import Writing, checked_id
 from komainu.store.queries.health import chunks
 from komainu.store.queries.inventory import ensure_cluster, ensure_node, set_node
-from komainu.store.queries.quarantine import TAKES_OUT
+from komainu.store.queries.quarantine import TAKES_OUT, newest_order, orders_after
 from komainu.store.tables import clusters, decisions, orders, outcomes
 
 _encode = msgspec.json.Encoder(order="deterministic").encode
@@ -237,9 +239,54 @@ def keep_orders(tx: Writing, given: Sequence[NodeOrder], new: set[str]) -> None:
         _append(tx, one.key, one.order)
 
 
+def give_again(tx: Writing, batch: Batch, key: NodeKey) -> None:
+    """Where the node follows orders that this database does not tell of (it was restored from a
+    backup since), number on above them and say again what stands, so that nothing given under a
+    number the node takes for an old one is lost. Before the batch itself is kept.
+
+    A HOLD stands until a RELEASE. A RELEASE is said again only when the node had not taken it: the
+    lost database may have held the node for something else since, and that is for a person to lift.
+    """
+    seen = batch.orders_seen
+    if seen == 0 or not _of_a_lost_past(tx.connection, batch, key):
+        return
+    row = ensure_node(tx.connection, key)
+    stand = _standing_orders(orders_after(tx.connection, key, 0), row.orders_seen, tx.now)
+    set_node(tx.connection, key, last_order=max(row.last_order, seen))
+    for order in stand:
+        _append(tx, key, msgspec.structs.replace(order, at=tx.now, again=True))
+
+
+def _of_a_lost_past(connection: Connection, batch: Batch, key: NodeKey) -> bool:
+    """Whether the order the node saw last is not the one we gave under that number. Where there is
+    none of that number and there are later ones, those were said again for such a node before.
+    """
+    seen = batch.orders_seen
+    ours = orders_after(connection, key, seen - 1)
+    if not ours or ours[0].number > seen:
+        return not ours
+    if batch.orders_at is None or any(order.again for order in ours):
+        return False
+    return ours[0].at != batch.orders_at
+
+
+def _standing_orders(given: Sequence[Order], taken: int, now: datetime) -> list[Order]:
+    """What of `given` still stands; `taken` is the number the node had acknowledged."""
+    last = {order.kind: order for order in given}
+    word = next((o for o in reversed(given) if o.kind in {OrderKind.HOLD, OrderKind.RELEASE}), None)
+    policy, advise = last.get(OrderKind.POLICY), last.get(OrderKind.ADVISE_ONLY)
+    untaken = [o for o in given if o.kind is OrderKind.RELEASE and o.number > taken]
+    return [
+        *([policy] if policy else []),
+        *untaken,
+        *([word] if word is not None and word.kind is OrderKind.HOLD else []),
+        advise or Order(number=0, kind=OrderKind.ADVISE_ONLY, at=now, value="off"),
+    ]
+
+
 def _append(tx: Writing, key: NodeKey, order: Order) -> None:
     number = ensure_node(tx.connection, key).last_order + 1
-    order = msgspec.structs.replace(order, number=number)
+    order = msgspec.structs.replace(order, number=number, previous=newest_order(tx.connection, key))
     tx.connection.execute(
         insert(orders).values(
             cluster=key.cluster,
