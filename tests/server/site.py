@@ -33,9 +33,14 @@ class Clock:
 
     def __init__(self) -> None:
         self.shift = timedelta()
+        self._stopped: datetime | None = None
+
+    def stop(self) -> None:
+        """Only shifts move it from here on."""
+        self._stopped = datetime.now(UTC)
 
     def now(self) -> datetime:
-        return datetime.now(UTC) + self.shift
+        return (self._stopped or datetime.now(UTC)) + self.shift
 
     def uptime_s(self) -> float:
         return time.monotonic()

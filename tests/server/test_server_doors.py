@@ -1,10 +1,14 @@
 from __future__ import annotations
 
+import time
 from collections.abc import Mapping
+from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from starlette.routing import Route
 from starlette.testclient import TestClient
 from structlog.testing import capture_logs
@@ -13,7 +17,14 @@ from tests.server.site import PASSWORD, ROLES, Clock, MemoryScheduler, applicati
 from komainu.core.errors import StorageError
 from komainu.server import secrets
 from komainu.server.app import API, PAGES
-from komainu.server.doors import LONGEST_WAIT_S, Patience
+from komainu.server.patience import (
+    ADDRESS_AGAIN_S,
+    ADDRESS_TRIES,
+    FREE_TRIES,
+    LONGEST_WAIT_S,
+    Allowance,
+    Patience,
+)
 from komainu.store import SqlStore
 
 OPEN = {"/healthz", "/api/v1/enrol", "/api/v1/batches", "/api/v1/login"}
@@ -151,18 +162,62 @@ def _fail(client: TestClient, user: str, times: int) -> None:
         assert client.post("/api/v1/login", json=wrong).status_code == 401
 
 
-def test_an_address_is_held_up_too_and_a_right_password_forgives_it(
-    client: TestClient, clock: Clock
+def test_an_address_is_held_up_too_and_for_seconds_only(
+    client: TestClient, clock: Clock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Many people may come from one address: one who knows the password clears it for all."""
-    _fail(client, "operator", 2)
-    _fail(client, "viewer", 2)
-    _login(client, "admin")
-    _fail(client, "nobody", 4)
-    _login(client, "admin")
+    """Many people may come from one address: whoever guesses there keeps the others waiting shortly."""
+    monkeypatch.setattr(secrets, "password_fits", lambda given, _kept: given == PASSWORD)
+    clock.stop()
+    for number in range(ADDRESS_TRIES):
+        _fail(client, f"nobody{number}", 1)
+    right = {"user": "operator", "password": PASSWORD}
+    answer = client.post("/api/v1/login", json=right)
+    assert answer.status_code == 429
+    assert int(answer.headers["retry-after"]) == ADDRESS_AGAIN_S
+    clock.shift += timedelta(seconds=ADDRESS_AGAIN_S)
+    for _ in range(3):  # a right password uses up nothing
+        _login(client, "operator")
     _fail(client, "nobody", 1)
-    nobody = {"user": "nobody", "password": "wrong"}
-    assert client.post("/api/v1/login", json=nobody).status_code == 429
+    assert client.post("/api/v1/login", json=right).status_code == 429
+
+
+def test_a_right_password_forgives_the_wrong_ones_before_it(client: TestClient) -> None:
+    for _ in range(2):
+        _fail(client, "operator", FREE_TRIES - 1)
+        _login(client, "operator")
+
+
+def test_tries_at_once_are_counted_before_they_are_looked_at(
+    client: TestClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    looked: list[str] = []
+
+    def fits(given: str, _kept: str) -> bool:
+        looked.append(given)
+        time.sleep(0.05)  # the others are there by now
+        return False
+
+    monkeypatch.setattr(secrets, "password_fits", fits)
+    wrong = [{"user": "admin", "password": f"wrong{number}"} for number in range(40)]
+    with ThreadPoolExecutor(20) as many:
+        asked = many.map(lambda login: client.post("/api/v1/login", json=login).status_code, wrong)
+        statuses = list(asked)
+    assert statuses.count(401) == len(looked) == FREE_TRIES
+    assert statuses.count(429) == len(wrong) - FREE_TRIES
+
+
+@given(st.lists(st.tuples(st.booleans(), st.integers(-30, 100)), max_size=200))
+def test_an_address_never_waits_longer_than_it_takes_to_fill_up_by_one(
+    steps: list[tuple[bool, int]],
+) -> None:
+    allowance, now = Allowance(), datetime(2026, 11, 30, 3, tzinfo=UTC)
+    for guess, seconds in steps:
+        now += timedelta(seconds=seconds)
+        wait = allowance.wait_s("a", now)
+        assert 0 <= wait <= ADDRESS_AGAIN_S
+        if not wait:
+            (allowance.use if guess else allowance.give_back)("a", now)
+        assert allowance.wait_s("a", now + timedelta(seconds=ADDRESS_AGAIN_S)) == 0
 
 
 def test_wrong_passwords_of_an_hour_ago_no_longer_count(client: TestClient, clock: Clock) -> None:

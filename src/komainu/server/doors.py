@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 import hmac
-from collections import OrderedDict
 from collections.abc import Callable
 from datetime import datetime, timedelta
 
@@ -22,6 +21,7 @@ from komainu.core.errors import NotAllowed
 from komainu.core.record import Person
 from komainu.core.views import Me
 from komainu.server import secrets
+from komainu.server.patience import Allowance, Patience
 from komainu.server.web import Refused, answer, asked_in, read
 from komainu.store import SqlStore
 
@@ -31,13 +31,6 @@ ROLES = ("viewer", "operator", "admin")
 COOKIE = "komainu_session"
 CSRF = "x-komainu-csrf"
 MAX_LOGIN_BYTES = 4096
-FREE_TRIES = 5
-"""Wrong passwords in a row before each further one has to wait."""
-LONGEST_WAIT_S = 300
-FORGOTTEN_AFTER = timedelta(hours=1)
-"""Wrong passwords so long ago no longer count: an address may be that of a whole site."""
-REMEMBERED = 10_000
-"""Names and addresses kept for the wait; the oldest is forgotten first."""
 
 
 class Login(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -48,37 +41,6 @@ class Login(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
 _login = msgspec.json.Decoder(Login).decode
 
 
-class Patience:
-    """Slows down guessing: after some failures, each next try waits twice as long."""
-
-    def __init__(self) -> None:
-        self._failed: OrderedDict[str, tuple[int, datetime]] = OrderedDict()
-
-    def wait_s(self, name: str, now: datetime) -> int:
-        """Seconds until `name` may be tried again."""
-        tries, at = self._recent(name, now)
-        if tries < FREE_TRIES:
-            return 0
-        wait = min(1 << (tries - FREE_TRIES), LONGEST_WAIT_S)
-        left = int((at + timedelta(seconds=wait) - now).total_seconds() + 0.999)
-        return min(max(0, left), wait)
-
-    def failed(self, name: str, now: datetime) -> None:
-        tries, _ = self._recent(name, now)
-        self._failed.pop(name, None)
-        self._failed[name] = (min(tries + 1, FREE_TRIES + 10), now)
-        while len(self._failed) > REMEMBERED:
-            self._failed.popitem(last=False)
-
-    def _recent(self, name: str, now: datetime) -> tuple[int, datetime]:
-        """How often `name` has failed of late, and when last. A clock set back forgets as well."""
-        tries, at = self._failed.get(name, (0, now))
-        return (tries, at) if abs(now - at) < FORGOTTEN_AFTER else (0, now)
-
-    def forget(self, name: str) -> None:
-        self._failed.pop(name, None)
-
-
 class Doors:
     """The server's doors."""
 
@@ -86,7 +48,7 @@ class Doors:
         self._store = store
         self._lasts = timedelta(hours=session_hours)
         self._now = now
-        self._patience = Patience()
+        self._patience, self._allowance = Patience(), Allowance()
         # A try costs 16 MB and 50 ms: two at a time keep a guesser from starving the rest.
         self._trying = asyncio.Semaphore(2)
 
@@ -151,24 +113,24 @@ class Doors:
 
     async def _checked(self, asked: Login, address: str) -> str:
         """The role behind a name and password; Refused otherwise, and ever more slowly."""
-        now = self._now()
-        guards = (f"user {asked.user[:128]}", f"address {address}")
-        wait = max(self._patience.wait_s(guard, now) for guard in guards)
+        now, name = self._now(), asked.user[:128]
+        wait = max(self._patience.wait_s(name, now), self._allowance.wait_s(address, now))
         if wait:
             raise Refused(
                 429, "too-many-tries", f"too many wrong passwords; try again in {wait} s", wait
             )
+        # Counted before it is looked at (nothing is awaited in between), and taken back if it fits.
+        self._patience.failed(name, now)
+        self._allowance.use(address, now)
         known = await asyncio.to_thread(self._store.password_of, asked.user)
         role, kept = known or ("", secrets.NOBODY)
         async with self._trying:
             fits = await asyncio.to_thread(secrets.password_fits, asked.password, kept)
         if known is None or not fits:
-            for guard in guards:
-                self._patience.failed(guard, now)
-            log.warning("login_refused", user=asked.user[:128], address=address)
+            log.warning("login_refused", user=name, address=address)
             raise Refused(401, "wrong-password", "user name or password is wrong")
-        for guard in guards:
-            self._patience.forget(guard)
+        self._patience.forget(name)
+        self._allowance.give_back(address, self._now())
         return role
 
     async def logout(self, request: Request) -> Response:
