@@ -164,8 +164,9 @@ def test_a_lockup_stays_a_lockup_whatever_the_task_is_called(line: str) -> None:
 
 
 def test_a_hung_task_stays_one_whatever_its_name() -> None:
-    line = "INFO: task NVRM: Xid (PCI:0000:01:00): 79:136986 blocked for more than 120 seconds."
-    assert read(line).finding == "OS-HUNG-TASK"
+    for name in ("NVRM: Xid (PCI:", "0): 79, x", "a:1 blocked for", "DataXceiver for"):
+        line = f"INFO: task {name}:136986 blocked for more than 120 seconds."
+        assert read(line).finding == "OS-HUNG-TASK"
 
 
 @pytest.mark.parametrize(

@@ -1,7 +1,9 @@
 """Every other kernel line that means something: patterns, and the one way from text to Line.
 
-Each pattern matches from the first character of the record, where only the kernel and its drivers write.
-A pattern is listed under its finding code; what it means stands in catalogue/lines.toml under that code.
+Each pattern matches from the first character of the record. Some records begin with the
+name of a process, which a tenant chooses, and go on to name a file: those are refused whole (`_NAME_FIRST`),
+and no pattern has a gap that arbitrary text would fill. A pattern is listed under its finding code; what it
+means stands in catalogue/lines.toml under that code.
 """
 
 from __future__ import annotations
@@ -17,6 +19,7 @@ from komainu.health.model import SEVERITY, Catalogue, Line, Reading
 _D = r"(?P<device>[0-9A-Fa-f]{4,8}:[0-9A-Fa-f]{2}:[0-9A-Fa-f]{2}(?:\.[0-7])?)"
 _GPU = r"NVRM: (?:GPU ?\d+:? )?(?:\w+: )?"
 _LUSTRE_AT = r"\d+:\d+:\([\w./\-]+:\d+:\w+\(\)\) "
+_WORDS = r"[A-Za-z][\w .,()/#\-]{0,60}?"
 _NEWLINE = r"(?:\\n|\\x0a|\s|NVRM:)"
 
 _NVRM = {
@@ -68,13 +71,14 @@ _NIC = {
     "NIC-TEMPERATURE": r"High temperature on sensors",
     "NIC-INIT": (
         r"(?:handle_hca_cap|enable hca|set_hca_ctrl|init hca) failed"
-        r"|(?:mlx5_)?(?:function_setup|load_one|init_one)\b.{0,40}failed"
+        r"|(?:mlx5_)?(?:function_setup|load_one|init_one)(?:\(\))? failed"
         r"|probe with driver mlx5_core failed with error"
         r"|probe of (?P<probed>[0-9A-Fa-f:.]{10,18}) failed with error"
     ),
     "NIC-LINK-FLAP": r"Link down",
 }
-_ANY_PCI = rf"[\w\-]+ {_D}: "
+# The kernel always prints the function number; with it, this is longer than a process name.
+_ANY_PCI = r"[\w\-]+ (?P<device>[0-9A-Fa-f]{4,8}:[0-9A-Fa-f]{2}:[0-9A-Fa-f]{2}\.[0-7]): "
 _AER = {
     "PCIE-AER-CORRECTED": (
         r"AER: (?:Multiple )?Correct(?:ed|able) error (?:message )?received"
@@ -118,8 +122,8 @@ _ERRORS = {
 }
 _EDAC = {
     f"DRAM-EDAC-{kind}": (
-        rf"EDAC (?:\w+ )?MC(?P<mc>\d+): (?:(?P<count>\d{{1,9}}) )?{kind} (?:on )?"
-        r"(?:.{0,60}? on (?P<dimm>[\w#\-]{1,60}) \()?"
+        rf"EDAC (?:\w+ )?MC(?P<mc>\d+): (?:(?P<count>\d{{1,9}}) {kind} (?:{_WORDS} )?on (?P<dimm>[\w#\-]{{1,60}})"
+        rf"|{kind} (?:page 0x|- no information available|row \d|ERROR_ADDRESS))"
     )
     for kind in ("UE", "CE")
 }
@@ -132,19 +136,26 @@ _LOCKUP = {
 }
 _INFO = {
     "OS-HUNG-TASK": (
-        r"INFO: task .{1,64}?:\d+ (?:<\w+> )?blocked (?:in I/O wait )?(?:on a \w+ )?"
-        r".{0,60}?for more than (?P<seconds>\d+) seconds"
+        r"INFO: task (?s:.{1,15}?):\d+ (?:<\w+> )?blocked (?:in I/O wait )?"
+        r"(?:on an? [\w\-]+(?: likely)?(?: last)? (?:owned|held) by task (?s:.{1,15}?):\d+ (?:<\w+> )?)?"
+        r"for more than (?P<seconds>\d+) seconds"
     ),
     "CPU-RCU-STALL": r"(?:rcu: )?INFO: rcu_\w+ (?:self-)?detected (?:expedited )?stalls?",
 }
 _NVME = {
-    "NVME-TIMEOUT": r"nvme (?P<device>nvme\d{1,4}): .{0,90}?\bQID \d+ timeout\b",
+    "NVME-TIMEOUT": (
+        r"nvme (?P<device>nvme\d{1,4}): I/O (?:tag )?\d+ ?(?:\([\w \-]{1,40}\) )?(?:type \d+ )?"
+        r"(?:opcode 0x[0-9a-f]+ )?(?:\([\w \-/]{1,40}\) )?QID \d+ timeout\b"
+    ),
     "NVME-LOST": (
         r"nvme (?P<device>nvme\d{1,4}): (?:Removing after probe failure|Disabling device after reset failure"
         r"|Device not ready; aborting|controller is down; will reset|Device shutdown incomplete"
         r"|Identify Controller failed)"
     ),
-    "NVME-IO-ERROR": r"(?:nvme )?(?P<device>nvme\d{1,4}n\d+): .{0,80}I/O Error \(",
+    "NVME-IO-ERROR": (
+        r"(?:nvme )?(?P<device>nvme\d{1,4}n\d+): [\w/ \-]{1,40}\(0x[0-9a-f]{1,4}\)(?: @ LBA \d+, \d+ blocks)?, "
+        r"I/O Error \("
+    ),
 }
 _LUSTRE = {
     "LUSTRE-LBUG": rf"LustreError: {_LUSTRE_AT}(?:LBUG|ASSERTION\()",
@@ -167,6 +178,15 @@ _OTHER = {
     "DRAM-MEMORY-FAILURE": r"Memory failure: 0x[0-9a-f]+: ",
 }
 _NETWORKD = {"NIC-LINK-FLAP": r"(?P<device>[\w.\-@]{1,15}): [Ll]ost carrier"}
+
+
+_NAME_FIRST = re.compile(
+    r"(?as).{0,15}?(?:(?<!cmd)\[\d+\]:? |/\d+: | ?\(\d+\):? | (?:invoked oom-killer|used greatest stack depth|uses |"
+    r"tried |attempted |is using |sent |calls )|: (?:page allocation|vmalloc|undefined instruction|attempt to |unhandled |"
+    r"bad |potentially |numerical sysctl|oom-kill|memory allocation|page fault|fault ))"
+)
+"""Records that begin with a process name (at most 15 bytes, and 0 when it is empty), as the kernel's sources
+print them: fault.c, signal.c, traps.c, oom_kill.c, page_alloc.c, vmalloc.c, drop_caches.c, exit.c."""
 
 
 class _Family:
@@ -248,7 +268,7 @@ def parse(text: str) -> Line | None:
     found = family.find(text) if family is not None else None
     if found is None and (family is not None or ERROR_WORD in text or BIT_LINE in text):
         found = _AER_FAMILY.find(text) or _ERRORS_FAMILY.find(text)
-    return None if found is None else _line(*found)
+    return None if found is None or _NAME_FIRST.match(text) else _line(*found)
 
 
 def parse_networkd(text: str) -> Line | None:
