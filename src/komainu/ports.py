@@ -23,7 +23,7 @@ import msgspec
 from komainu.core.decision import Decision, Order, Outcome
 from komainu.core.errors import InputError
 from komainu.core.names import ClusterName, JobId, NodeKey, NodeName, cluster_name, node_name
-from komainu.core.node import NodePolicy, NodeVerdict, SchedulerJob, SchedulerNode
+from komainu.core.node import NodePolicy, SchedulerJob, SchedulerNode
 from komainu.core.observation import Finding
 from komainu.core.policy import Policy
 from komainu.core.record import (
@@ -224,8 +224,6 @@ class Store(Protocol):
     def findings(
         self, cluster: ClusterName, node: NodeName | None = None, *, open_only: bool = True
     ) -> Sequence[Finding]: ...
-
-    def verdict(self, key: NodeKey) -> NodeVerdict | None: ...
 
 
 # ── for the pages ────────────────────────────────────────────────────────────────────────────────

@@ -10,7 +10,7 @@ import msgspec
 from komainu.core.decision import FINAL, Action, Decision, Order, OrderKind, Outcome, Result
 from komainu.core.gate import record_of_data
 from komainu.core.names import ClusterName, NodeKey, NodeName
-from komainu.core.node import HELD_BY_PROLOG, NodePolicy, NodeVerdict, SchedulerJob, SchedulerNode
+from komainu.core.node import HELD_BY_PROLOG, NodePolicy, SchedulerJob, SchedulerNode
 from komainu.core.observation import Finding, ObservationKind
 from komainu.core.situation import ClusterSituation, NodeSituation, Refusal, Thought
 from komainu.core.wire import Batch
@@ -203,6 +203,3 @@ class MemoryStore:
     ) -> Sequence[Finding]:
         found = (f for f in self.found.values() if node is None or f.node == node)
         return [f for f in found if not open_only or f.id not in self.closed]
-
-    def verdict(self, key: NodeKey) -> NodeVerdict | None:
-        return None

@@ -26,7 +26,7 @@ from tests.store.samples import (
 from komainu.core.decision import Action
 from komainu.core.errors import InputError, StorageError
 from komainu.core.names import JobId, NodeKey, NodeName
-from komainu.core.node import HELD_BY_PROLOG, NodePolicy
+from komainu.core.node import HELD_BY_PROLOG, NodePolicy, NodeVerdict
 from komainu.core.observation import Finding, ObservationKind
 from komainu.core.situation import Settled, Thought
 from komainu.core.verdict import Severity, Verdict
@@ -37,7 +37,9 @@ from komainu.store import SqlStore
 def test_what_is_received_comes_back_as_it_was(store: SqlStore) -> None:
     store.receive(batch(finding(), observations=(observation(),), verdict=Verdict.FAULT), NOW)
     assert store.findings(C) == [finding()]
-    assert store.verdict(KEY) is not None
+    heard = store.node_record(KEY)
+    assert heard is not None
+    assert heard.verdict == NodeVerdict(verdict=Verdict.FAULT)
     record = store.finding_record("F-1")
     assert record is not None
     assert record.finding == finding()

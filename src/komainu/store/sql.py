@@ -17,7 +17,7 @@ from sqlalchemy.exc import SQLAlchemyError
 from komainu.core.decision import Action, Decision, Order, Outcome
 from komainu.core.errors import InputError, StorageError
 from komainu.core.names import ClusterName, NodeKey, NodeName
-from komainu.core.node import NodePolicy, NodeVerdict, SchedulerJob, SchedulerNode
+from komainu.core.node import NodePolicy, SchedulerJob, SchedulerNode
 from komainu.core.observation import Finding
 from komainu.core.record import (
     ClusterRecord,
@@ -198,10 +198,6 @@ class SqlStore(Accounts):
     ) -> Sequence[Finding]:
         with self._reading() as connection:
             return health.plain_findings(connection, cluster, node, open_only=open_only)
-
-    def verdict(self, key: NodeKey) -> NodeVerdict | None:
-        record = self.node_record(key)
-        return record.verdict if record else None
 
     # ── for the pages ────────────────────────────────────────────────────────────────────────────
 
