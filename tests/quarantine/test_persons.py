@@ -37,7 +37,8 @@ def test_a_hold_beyond_the_guards_room_is_held_back_unless_forced() -> None:
 def test_while_the_guard_is_tripped_a_persons_hold_waits_too_unless_forced() -> None:
     shut = whole(tripped_at=NOW)
     thought = hold(situation(), shut, POLICY, "ann", "smoke", NOW)
-    assert thought.decisions == thought.orders == ()
+    assert thought.decisions == ()
+    assert thought.orders == ()
     assert thought.held[0].limit.startswith("the guard tripped at 2026-11-30 03:00:00 UTC")
     assert hold(situation(), shut, POLICY, "ann", "smoke", NOW, force=True).decisions
     later = NOW + timedelta(seconds=POLICY.guard.window_s)
