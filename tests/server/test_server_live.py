@@ -14,13 +14,13 @@ from pathlib import Path
 import httpx2
 import msgspec
 import pytest
-from tests.server.site import Clock, MemoryScheduler, application, bearer
-from tests.store.samples import batch, finding
+from tests.server.site import PASSWORD, Clock, MemoryScheduler, application, bearer
+from tests.store.samples import KEY, batch, finding, observation
 
 from komainu.config import ServerConfig
 from komainu.core.errors import ConfigError
 from komainu.ports import Changed
-from komainu.server import web
+from komainu.server import events, secrets, web
 from komainu.server.run import address, serving
 from komainu.store import SqlStore
 
@@ -119,6 +119,92 @@ async def test_a_body_that_never_arrives_holds_no_connection(
         writer.close()
     assert answer.startswith(b"HTTP/1.1 408")
     assert b'"code":"too-slow"' in answer
+
+
+@contextlib.asynccontextmanager
+async def _busy(store: SqlStore, url: str) -> AsyncIterator[None]:
+    """A node that reports something all the time."""
+    now = Clock().now()
+    store.put_join_token(secrets.token_hash("j"), KEY.cluster, 1, now + timedelta(hours=1), now)
+
+    async def report() -> None:
+        async with httpx2.AsyncClient() as node:
+            asked = {"join_token": "j", "cluster": KEY.cluster, "node": KEY.node}
+            joined = (await node.post(f"{url}/api/v1/enrol", json=asked)).json()
+            headers = {"Authorization": f"Bearer {joined['node_token']}"}
+            for number in range(10_000):
+                body = msgspec.json.encode(batch(observations=(observation(f"O-{number}"),)))
+                sent = await node.post(f"{url}/api/v1/batches", content=body, headers=headers)
+                assert sent.status_code == 200
+                await asyncio.sleep(0.02)
+
+    reporting = asyncio.create_task(report())
+    try:
+        yield
+    finally:
+        assert not reporting.done()
+        reporting.cancel()
+        await asyncio.wait([reporting])
+
+
+@pytest.mark.parametrize("busy", [True, False], ids=["busy", "idle"])
+async def test_a_stream_beats_on_time_and_ends_with_its_session(
+    store: SqlStore, monkeypatch: pytest.MonkeyPatch, *, busy: bool
+) -> None:
+    """Constant traffic once kept a stream of someone long logged out alive, without a heartbeat."""
+    monkeypatch.setattr(events, "HEARTBEAT_S", 0.3)
+    async with (
+        _running(store) as url,
+        _busy(store, url) if busy else contextlib.nullcontext(),
+        httpx2.AsyncClient(timeout=10) as client,
+    ):
+        login = {"user": "viewer", "password": PASSWORD}
+        csrf = (await client.post(f"{url}/api/v1/login", json=login)).json()["csrf"]
+        async with client.stream("GET", f"{url}/api/v1/events?after=0") as response:
+            lines = response.aiter_lines()
+            async with asyncio.timeout(5):
+                while await anext(lines) != ": still here":
+                    pass
+            out = await client.post(f"{url}/api/v1/logout", headers={"X-Komainu-Csrf": csrf})
+            assert out.status_code == 204
+            async with asyncio.timeout(5):
+                async for _ in lines:  # to its end
+                    pass
+
+
+async def test_a_removed_account_loses_its_streams(
+    store: SqlStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(events, "HEARTBEAT_S", 0.3)
+    async with (
+        _running(store) as url,
+        httpx2.AsyncClient(headers=bearer("viewer")) as client,
+        client.stream("GET", f"{url}/api/v1/events") as response,
+    ):
+        await asyncio.to_thread(store.drop_user, "viewer", Clock().now())
+        async with asyncio.timeout(5):
+            async for _ in response.aiter_lines():
+                pass
+
+
+async def test_one_person_does_not_take_all_streams(store: SqlStore) -> None:
+    async with _running(store) as url, contextlib.AsyncExitStack() as pages:
+        client = await pages.enter_async_context(httpx2.AsyncClient())
+
+        async def opened(role: str) -> httpx2.Response:
+            asked = client.stream("GET", f"{url}/api/v1/events", headers=bearer(role))
+            return await pages.enter_async_context(asked)
+
+        mine = [await opened("viewer") for _ in range(events.MOST_OF_ONE)]
+        assert {one.status_code for one in mine} == {200}
+        assert (await opened("viewer")).status_code == 429
+        assert (await opened("admin")).status_code == 200
+        await mine[0].aclose()
+        for _ in range(250):
+            if (await opened("viewer")).status_code == 200:
+                return
+            await asyncio.sleep(0.02)
+        raise AssertionError("a page closed left no room for another")
 
 
 async def test_events_need_a_login(store: SqlStore) -> None:

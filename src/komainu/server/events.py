@@ -10,13 +10,14 @@ far behind gets one event `reset` with the newest number, and reads everything a
 from __future__ import annotations
 
 import asyncio
+from collections import Counter
 from collections.abc import AsyncIterator
 
 import msgspec
 from starlette.requests import Request
 from starlette.responses import Response, StreamingResponse
 
-from komainu.core.errors import InputError
+from komainu.core.errors import InputError, NotAllowed
 from komainu.core.names import ClusterName, cluster_name
 from komainu.server.bell import wait_for
 from komainu.server.cluster import FEED
@@ -25,11 +26,14 @@ from komainu.server.doors import Doors
 from komainu.server.web import Refused
 
 HEARTBEAT_S = 15.0
-"""Below the 30 to 60 s after which proxies close a silent connection."""
+"""Below the 30 to 60 s after which proxies close a silent connection; as often it is asked whether the
+person may still look, however much there is to send.
+"""
 AT_ONCE = 500
 FAR_BEHIND = 5000
 """Changes after which reading everything anew is cheaper than catching up."""
-MOST_STREAMS = 200
+MOST_STREAMS, MOST_OF_ONE = 200, 20
+"""Streams open at a time, and those of one person: each page in a browser has one."""
 _encode = msgspec.json.Encoder().encode
 
 
@@ -39,40 +43,50 @@ class Events:
     def __init__(self, desk: ServerDesk, doors: Doors) -> None:
         self._desk = desk
         self._doors = doors
-        self._open = 0
+        self._open: Counter[str] = Counter()
 
     async def events(self, request: Request) -> Response:
-        await self._doors.admit(request, "viewer")
+        person = await self._doors.admit(request, "viewer")
         named = request.query_params.get("cluster")
         cluster = cluster_name(named) if named else None
         after = _after(request)
-        if self._open >= MOST_STREAMS:
+        if self._open.total() >= MOST_STREAMS:
             raise Refused(503, "too-many-streams", f"{MOST_STREAMS} event streams are open", 5)
+        if self._open[person.name] >= MOST_OF_ONE:
+            whose = f"{MOST_OF_ONE} event streams of {person.name} are open; close a page"
+            raise Refused(429, "too-many-streams", whose, 5)
         return StreamingResponse(
-            self._stream(request, cluster, after),
+            self._stream(request, person.name, cluster, after),
             media_type="text/event-stream",
             headers={"X-Accel-Buffering": "no"},
         )
 
     async def _stream(
-        self, request: Request, cluster: ClusterName | None, after: int | None
+        self, request: Request, name: str, cluster: ClusterName | None, after: int | None
     ) -> AsyncIterator[bytes]:
-        self._open += 1
+        self._open[name] += 1
+        clock = asyncio.get_running_loop().time
         try:
             at, first = await self._start(after)
             yield first
+            due = clock() + HEARTBEAT_S
             while not self._desk.stopping:
+                if clock() >= due:
+                    await self._doors.admit(request, "viewer")
+                    due = clock() + HEARTBEAT_S
+                    yield b": still here\n\n"
                 with self._desk.bell.listening(FEED) as rung:
                     part, at = await asyncio.to_thread(self._read, cluster, at)
                     if part:
                         yield part
-                    elif not await wait_for(rung, HEARTBEAT_S):
-                        yield b": still here\n\n"
-                        await self._doors.person(request)
-        except Refused:
-            return  # logged out since
+                    else:
+                        await wait_for(rung, max(0.0, due - clock()))
+        except (Refused, NotAllowed):
+            return  # logged out since, or no account any more
         finally:
-            self._open -= 1
+            self._open[name] -= 1
+            if not self._open[name]:
+                del self._open[name]
 
     async def _start(self, after: int | None) -> tuple[int, bytes]:
         """Where to begin, and what to say first: that the stream is open, or that it was reset."""
