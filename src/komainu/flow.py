@@ -64,14 +64,29 @@ class Centre(msgspec.Struct, frozen=True, kw_only=True):
     cluster, so that the guard counts truly and the event loop never waits for a disk."""
 
 
-def consider(centre: Centre, nodes: Sequence[NodeKey], now: datetime) -> Thought:
+class Looked(msgspec.Struct, frozen=True):
+    """What a look at the scheduler told besides its nodes and jobs."""
+
+    started: datetime | None
+    """Since when the scheduler runs; None when it cannot be told."""
+
+
+def consider(
+    centre: Centre, nodes: Sequence[NodeKey], now: datetime, looked: Looked | None = None
+) -> Thought:
     """Think about `nodes` and remember the thought. Blocking (the store), and nothing is done yet.
+    `looked`: `nodes` are all that is unsettled, right after a look at the scheduler.
 
     The caller runs one at a time per cluster, so that the guard counts truly.
     """
     store, policy = centre.store, centre.policy
     situations = [store.situation(key, now) for key in nodes]
     whole = store.cluster_situation(centre.cluster, now, policy.guard.window_s)
+    whole = msgspec.structs.replace(
+        whole,
+        looked=looked is not None,
+        scheduler_started=None if looked is None else looked.started,
+    )
     thought = centre.rooms.think(situations, whole, policy, now)
     thought = msgspec.structs.replace(thought, cluster=centre.cluster)
     store.remember(thought, now)
@@ -91,12 +106,20 @@ async def carry_out(centre: Centre) -> Sequence[Outcome]:
 
 async def look(centre: Centre) -> Thought:
     """Look at the scheduler and think about all that is unsettled."""
-    nodes, jobs = await centre.scheduler.nodes(), await centre.scheduler.jobs()
+    scheduler = centre.scheduler
+    # Slurm drains a node before it holds the job its gate refused: read the other way round, a held
+    # job never comes without its node's drain.
+    jobs, nodes, started = (
+        await scheduler.jobs(),
+        await scheduler.nodes(),
+        await scheduler.started(),
+    )
     now, grades = centre.clock.now(), centre.policy.for_node()
 
     def think_all() -> Thought:
         centre.store.mirror(centre.cluster, nodes, jobs, now)
-        return consider(centre, centre.store.unsettled(centre.cluster, now, grades), now)
+        unsettled = centre.store.unsettled(centre.cluster, now, grades)
+        return consider(centre, unsettled, now, Looked(started))
 
     thought: Thought = await centre.aside(think_all)
     return thought

@@ -144,6 +144,12 @@ class Scheduler(Protocol):
         """Release a held job. Releasing one that is not held is not an error."""
         ...
 
+    async def started(self) -> datetime | None:
+        """Since when the scheduler runs, to the second; None when it cannot be told. A drain that
+        vanished across a start may have been lost with the scheduler's saved state.
+        """
+        ...
+
 
 class Changed(msgspec.Struct, frozen=True, kw_only=True):
     """One entry of the change feed: something about `node` changed. Gap-free sequence."""

@@ -16,6 +16,7 @@ from komainu.clients.slurm_text import (
     read_jobs,
     read_nodes,
     read_reason,
+    read_start,
     read_state,
     read_task,
 )
@@ -203,3 +204,20 @@ def test_a_reason_we_write_comes_back_as_we_wrote_it(text: str) -> None:
 )
 def test_a_task_of_an_array_is_called_so_that_it_alone_is_meant(told: bytes, meant: str) -> None:
     assert read_task(told, JobId("7")) == meant
+
+
+@pytest.mark.parametrize(
+    ("said", "expected"),
+    [
+        ("2026-11-30T10:02:12", datetime(2026, 11, 30, 10, 2, 12, tzinfo=UTC)),
+        ("N/A", None),
+    ],
+)
+def test_the_controllers_start_is_read_from_its_configuration(
+    said: str, expected: datetime | None
+) -> None:
+    shown = (
+        f"Configuration data as of 2026-11-30T11:00:00\nBOOT_TIME               = {said}\nX = 1\n"
+    )
+    assert read_start(shown) == expected
+    assert read_start("Configuration data as of 2026-11-30T11:00:00\n") is None

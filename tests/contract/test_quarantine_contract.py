@@ -4,6 +4,8 @@ between them and the scheduler but a store in memory.
 
 from __future__ import annotations
 
+from datetime import timedelta
+
 import msgspec
 import pytest
 from tests.beds.slurm import SlurmBed
@@ -102,6 +104,15 @@ async def test_a_bad_node_is_drained_under_our_reason_and_given_back(ground: Gro
     centre.store.remember(decide.release(seen, guarded(2), "ann", "GPU replaced", NOW), NOW)
     assert await centre.turn() == [Result.DONE]
     assert not (await node_of(ground, N1)).out
+
+
+async def test_the_scheduler_says_since_when_it_runs(ground: Ground) -> None:
+    started = await ground.scheduler.started()
+    assert started is not None
+    ground.person_drain(N1, "swapping a DIMM")
+    drained_at = (await node_of(ground, N1)).reason_at
+    assert drained_at is not None
+    assert drained_at - timedelta(hours=1) < started <= drained_at
 
 
 async def test_a_persons_drain_outlives_our_release(ground: Ground) -> None:

@@ -102,6 +102,7 @@ def whole(
     total: int = 100,
     removed: tuple[datetime, ...] = (),
     tripped_at: datetime | None = None,
+    **more: Any,
 ) -> ClusterSituation:
     return ClusterSituation(
         cluster=CLUSTER,
@@ -109,6 +110,7 @@ def whole(
         out=frozenset(NodeName(node) for node in out),
         removed_at=removed,
         tripped_at=tripped_at,
+        **more,
     )
 
 

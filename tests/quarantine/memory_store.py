@@ -149,13 +149,19 @@ class MemoryStore:
             self.tripped_at = now if thought.tripped else None
 
     def _check_once(self, decision: Decision, now: datetime) -> None:
-        """A node that stands drained, or soon will, is not drained again for anything."""
+        """A node that stands drained, or soon will, is not drained again for anything, unless the
+        scheduler shows that it has lost the drain.
+        """
         standing = self._standing(decision.node)
         if decision.action is not Action.DRAIN or standing is None:
             return
         foreign = standing.outcome is not None and standing.outcome.result is Result.FOREIGN
         done = standing.outcome is not None and standing.outcome.result in FINAL - {Result.EXPIRED}
-        assert foreign or not (done or standing.live(now)), f"{decision} over {standing.decision}"
+        view = self.view.get(decision.node)
+        lost = done and view is not None and not view.out
+        assert lost or foreign or not (done or standing.live(now)), (
+            f"{decision} over {standing.decision}"
+        )
 
     def _supersede(self, decision: Decision, now: datetime) -> None:
         resume = decision.action is Action.RESUME

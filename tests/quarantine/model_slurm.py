@@ -6,6 +6,7 @@ It fails the test the moment Komainu clears or overwrites what is not its own.
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
+from datetime import datetime
 
 import msgspec
 
@@ -25,6 +26,7 @@ class ModelSlurm:
         self.drains: list[tuple[NodeName, str]] = []
         self.releases: list[JobId] = []
         self.calls = 0
+        self.began: datetime | None = None
 
     # ── what Komainu asks ────────────────────────────────────────────────────────────────────────
 
@@ -61,6 +63,10 @@ class ModelSlurm:
         self.releases.append(job)
         self.queue[job] = msgspec.structs.replace(self.queue[job], held=False, reason="")
 
+    async def started(self) -> datetime | None:
+        self._answer()
+        return self.began
+
     def _answer(self) -> None:
         self.calls += 1
         if self.broken:
@@ -80,6 +86,13 @@ class ModelSlurm:
         flags = self.shown[node].flags - {"DRAIN"}
         self.shown[node] = msgspec.structs.replace(self.shown[node], flags=flags, reason="")
         self.owner.pop(node, None)
+
+    def lose_state(self, now: datetime) -> None:
+        """`slurmctld -c`: it starts anew, and whoever drained a node, it no longer knows."""
+        self.began = now.replace(microsecond=0)
+        for node in list(self.owner):
+            self.undrain(node)
+        self.drains.clear()
 
     def prolog_failed(self, node: NodeName, job: JobId, *, requeued: bool) -> None:
         """What slurmctld makes of a failed prolog; a job of srun fails, others are held."""

@@ -29,7 +29,7 @@ from tests.quarantine.memory_store import MemoryStore
 from tests.quarantine.model_slurm import ModelSlurm
 
 from komainu import flow
-from komainu.core.decision import Decision, Outcome
+from komainu.core.decision import Decision, Outcome, Result
 from komainu.core.gate import GateRecord, Why, record_data
 from komainu.core.names import JobId, NodeKey, NodeName
 from komainu.core.node import Phase
@@ -182,6 +182,30 @@ class Cluster(RuleBasedStateMachine):
         if self.slurm.shown[name].out:
             self.slurm.undrain(name)
             self.slurm.drains = [drain for drain in self.slurm.drains if drain[0] != name]
+
+    @rule()
+    def slurmctld_loses_its_state(self) -> None:
+        """Every drain is gone at once, and nobody gave a node back: what stood by our decision, a
+        minute and a look later, is drained again or stands so still, and no finding is closed.
+        """
+        stood = {
+            name: self._standing_in_force(name) for name in NAMES if self.slurm.shown[name].drained
+        }
+        seen = len(self.store.findings(CLUSTER))
+        self.slurm.broken = False
+        self.slurm.lose_state(self.clock.time)
+        self.clock.time += timedelta(seconds=90)
+        self.run(flow.turn(self.centre))
+        assert len(self.store.findings(CLUSTER)) == seen, "a lost drain was taken for a release"
+        for name in (name for name, stands in stood.items() if stands):
+            assert self.slurm.shown[name].ours, f"{name} was drained by us and is let go"
+
+    def _standing_in_force(self, name: NodeName) -> bool:
+        seen = self.store.situation(NodeKey(CLUSTER, name), self.clock.time)
+        outcome = seen.standing_outcome
+        if outcome is None or outcome.at > self.clock.time:
+            return False
+        return outcome.result in {Result.DONE, Result.ALREADY} and self.slurm.shown[name].ours
 
     @rule()
     def slurmctld_breaks(self) -> None:

@@ -73,6 +73,9 @@ class FileScheduler:
     async def release_job(self, job: JobId) -> None:
         del job
 
+    async def started(self) -> datetime | None:
+        return None
+
     def _set(self, name: NodeName, flags: frozenset[str], reason: str, drains: int) -> None:
         kept = Kept.read(self.path)
         nodes = [

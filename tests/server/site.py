@@ -85,6 +85,10 @@ class MemoryScheduler:
     async def release_job(self, job: JobId) -> None:
         self._answer()
 
+    async def started(self) -> datetime | None:
+        self._answer()
+        return None
+
     def set(self, node: str, *flags: str, reason: str = "", by: str = "") -> None:
         name = NodeName(node)
         self.known[name] = msgspec.structs.replace(

@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import os
 from collections.abc import Collection, Mapping, Sequence
+from datetime import datetime
 from pathlib import Path
 
 from komainu.clients import slurm_text
@@ -108,6 +109,9 @@ class Slurm:
             # It has started or ended since: then nothing holds it.
             if "already" not in refused.said and "no longer pending" not in refused.said:
                 raise
+
+    async def started(self) -> datetime | None:
+        return slurm_text.read_start(_text(await self._run("scontrol", "show", "config")))
 
     def _read(
         self, shown: bytes, jobs: Mapping[NodeName, Sequence[JobId]]

@@ -41,6 +41,7 @@ _SUFFIXES = {
     "-": "PLANNED",
 }
 _ONE_NODE = re.compile(r"NodeName=(\S+) ")
+_BOOT_TIME = re.compile(r"^BOOT_TIME\s*=\s*(\S+)", re.MULTILINE)
 _STATE = re.compile(r" State=(\S+) ")
 _GRES = re.compile(r" Gres=(\S*) ")
 _GPUS = re.compile(r"(?:^|,)gpu(?::[^:,()]+)?:(\d+)")
@@ -142,6 +143,12 @@ def read_time(text: str) -> datetime | None:
         return datetime.fromisoformat(text).replace(tzinfo=UTC)
     except ValueError:
         return None
+
+
+def read_start(text: str) -> datetime | None:
+    """When slurmctld started, from `scontrol show config`: `BOOT_TIME = 2026-11-30T10:02:12`."""
+    found = _BOOT_TIME.search(text)
+    return read_time(found[1]) if found else None
 
 
 # ── jobs ─────────────────────────────────────────────────────────────────────────────────────────

@@ -77,6 +77,11 @@ class ClusterSituation(msgspec.Struct, frozen=True, kw_only=True):
     """Times of our removals within the guard's window, oldest first; releases do not erase them."""
     tripped_at: datetime | None = None
     """Since when the guard has been tripped; None when it is not."""
+    looked: bool = True
+    """Whether the scheduler has just been looked at and every unsettled node is thought of together:
+    only then can a drain that a person lifted be told from drains that the scheduler lost."""
+    scheduler_started: datetime | None = None
+    """Since when the scheduler runs, to the second; None when it cannot be told."""
 
 
 class Held(msgspec.Struct, frozen=True, kw_only=True):

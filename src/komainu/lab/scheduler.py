@@ -46,6 +46,7 @@ class LabScheduler:
         """`nodes`: each with its number of GPUs."""
         self._cluster, self._clock, self._rules = cluster, clock, rules or LabRules()
         self._prolog, self._epilog = prolog, epilog
+        self._started = clock.now().replace(microsecond=0)
         self._nodes = {name: Node(cluster, name, gpus) for name, gpus in nodes.items()}
         self._jobs: dict[JobId, Job] = {}
         self._waiting: dict[JobId, Job] = {}
@@ -86,6 +87,9 @@ class LabScheduler:
             found.held = ""
             found.changed()
             self._dirty.set()
+
+    async def started(self) -> datetime | None:
+        return self._started
 
     # ── users ────────────────────────────────────────────────────────────────────────────────────
 

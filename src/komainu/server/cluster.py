@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Collection, Sequence
+from datetime import datetime
 from typing import Any
 
 import msgspec
@@ -247,6 +248,9 @@ class Unwatched:
 
     async def release_job(self, job: JobId) -> None:
         raise self._refusal(f"release job {job}")
+
+    async def started(self) -> datetime | None:
+        return None
 
     @staticmethod
     def _refusal(what: str) -> SchedulerError:

@@ -35,6 +35,7 @@ from komainu.quarantine.decide.guard import guard
 from komainu.quarantine.decide.nodes import (
     Proposal,
     condemning,
+    lost_by_the_scheduler,
     out_by_others,
     removal,
     resumed_by_hand,
@@ -66,7 +67,11 @@ def think(
 ) -> Thought:
     """Decide about `situations`, let the guard hold back what is too much, and order accordingly."""
     unique = {situation.key: situation for situation in situations}
-    weighed = [_weigh(unique[key], policy, now) for key in sorted(unique)]
+    lost = lost_by_the_scheduler(unique.values(), whole, now)
+    weighed = [
+        _weigh(unique[key], policy, now, lost=key.node in lost, looked=whole.looked)
+        for key in sorted(unique)
+    ]
     asked = [w.wanted for w in weighed if w.wanted is not None and w.aside is None]
     guarded = guard(asked, whole, policy.guard, now)
     allowed = {decision.key: decision for decision in guarded.allowed}
@@ -99,12 +104,15 @@ def _together(shares: Sequence[Thought]) -> Thought:
     )
 
 
-def _weigh(situation: NodeSituation, policy: Policy, now: datetime) -> _Weighed:
+def _weigh(
+    situation: NodeSituation, policy: Policy, now: datetime, *, lost: bool, looked: bool
+) -> _Weighed:
     bad = condemning(situation, policy.for_node())
-    if resumed := resumed_by_hand(situation, policy, now):
+    resumed = resumed_by_hand(situation, policy, now) if looked and not lost else None
+    if resumed is not None:
         return _Weighed(situation=situation, bad=bad, resumed=resumed)
     refusal = behind_the_drain(situation)
-    drain = removal(situation, bad, policy, now)
+    drain = removal(situation, bad, policy, now, lost=lost)
     wanted = drain
     if refusal is not None:
         adopt = adoption(situation, refusal, bad, policy, now)

@@ -8,16 +8,17 @@ The story goes on in guard.py.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from datetime import datetime, timedelta
 
 import msgspec
 
 from komainu.core.decision import Action, Decision, Result
-from komainu.core.names import stable_id
+from komainu.core.names import NodeName, stable_id
 from komainu.core.node import NodePolicy, graded
 from komainu.core.observation import Finding
 from komainu.core.policy import Policy
-from komainu.core.situation import NodeSituation
+from komainu.core.situation import ClusterSituation, NodeSituation
 from komainu.core.verdict import Severity
 from komainu.quarantine.decide.words import reason_of
 
@@ -25,6 +26,7 @@ LOOK_AGAIN = timedelta(seconds=60)
 """How much newer than an outcome the scheduler's view must be to speak against it. An outcome bears
 the time at which acting began, which may last three calls of `scheduler_timeout_s` (10 s), and a
 view may be two calls old."""
+_IN_FORCE = frozenset({Result.DONE, Result.ALREADY})
 BY_HAND = "person:scheduler"
 """Who resumed a node of ours outside Komainu: someone with the scheduler's own tools."""
 
@@ -50,15 +52,43 @@ def out_by_others(situation: NodeSituation) -> bool:
     return node is not None and node.out and not node.ours
 
 
+def lost_by_the_scheduler(
+    situations: Iterable[NodeSituation], whole: ClusterSituation, now: datetime
+) -> frozenset[NodeName]:
+    """Nodes whose drain by us is gone, where it must be taken that the scheduler lost its state
+    (`slurmctld -c`, an empty or restored StateSaveLocation) and that nobody gave them back: several
+    are gone in the same look, or the scheduler has started since the drain was done.
+    """
+    gone = [s for s in situations if whole.looked and _gone(s, now)]
+    if len(gone) > 1:
+        return frozenset(s.node for s in gone)
+    return frozenset(s.node for s in gone if _started_since(s, whole.scheduler_started, now))
+
+
+def _gone(situation: NodeSituation, now: datetime) -> bool:
+    """Whether our drain was in force and the scheduler no longer shows it."""
+    return _result(situation) in _IN_FORCE and _vanished(situation, now)
+
+
+def _started_since(situation: NodeSituation, started: datetime | None, now: datetime) -> bool:
+    """Whether the scheduler may have started since our drain was done, by two clocks that may differ.
+    An outcome in the future says that ours was set back, and nothing can be told: then it may have.
+    """
+    outcome = situation.standing_outcome
+    if outcome is None or started is None:
+        return False
+    return started + LOOK_AGAIN > outcome.at or outcome.at > now
+
+
 def resumed_by_hand(situation: NodeSituation, policy: Policy, now: datetime) -> Decision | None:
     """The RESUME that records what a person did with the scheduler's own tools: our drain was in
     force, and the node is in service. It is respected: what the drain was for, and what was known a
-    minute before the view, no longer counts.
+    minute before the view, no longer counts. The caller has ruled out that the scheduler lost it.
     """
     standing, node, seen = situation.standing, situation.scheduler, situation.scheduler_at
     if standing is None or node is None or seen is None or not _lifted(situation, now):
         return None
-    if _result(situation) not in {Result.DONE, Result.ALREADY}:
+    if _result(situation) not in _IN_FORCE:
         return None
     known = (f.id for f in situation.findings if f.at <= seen - LOOK_AGAIN)
     covered = (f.id for f in situation.findings if f.id in standing.findings)
@@ -76,11 +106,18 @@ def resumed_by_hand(situation: NodeSituation, policy: Policy, now: datetime) -> 
 
 
 def removal(
-    situation: NodeSituation, bad: tuple[Finding, ...], policy: Policy, now: datetime
+    situation: NodeSituation,
+    bad: tuple[Finding, ...],
+    policy: Policy,
+    now: datetime,
+    *,
+    lost: bool = False,
 ) -> Proposal | None:
-    """The DRAIN this node needs now, if any; anew from the present state, whatever was held back."""
+    """The DRAIN this node needs now, if any; anew from the present state, whatever was held back.
+    `lost`: the scheduler has lost the drain that stands.
+    """
     if situation.standing is not None:
-        again = _again(situation, situation.standing, policy, now)
+        again = _again(situation, situation.standing, policy, now, lost=lost)
         # Allowed when it was made, and counted since: it needs no room of its own.
         return None if again is None else Proposal(decision=again, exempt=True)
     if not bad:
@@ -125,16 +162,16 @@ def _drain(
 
 
 def _again(
-    situation: NodeSituation, standing: Decision, policy: Policy, now: datetime
+    situation: NodeSituation, standing: Decision, policy: Policy, now: datetime, *, lost: bool
 ) -> Decision | None:
     """A second attempt at a standing decision: someone else's drain was in the way and is lifted,
-    or the scheduler could not be reached until the decision expired.
+    the scheduler could not be reached until the decision expired, or it has lost our drain.
     """
     result = _result(situation)
     foreign_lifted = result is Result.FOREIGN and _lifted(situation, now)
     late = standing.expires is not None and now >= standing.expires
     never_done = late and result in {None, Result.FAILED, Result.EXPIRED}
-    if not foreign_lifted and not never_done:
+    if not (lost or foreign_lifted or never_done):
         return None
     node = situation.scheduler
     gate_made = standing.action is Action.ADOPT and node is not None and node.gate_made
@@ -155,6 +192,15 @@ def _result(situation: NodeSituation) -> Result | None:
 
 def _lifted(situation: NodeSituation, now: datetime) -> bool:
     """Whether the scheduler, seen surely after the standing decision's outcome, shows it in service.
+    Of a node whose slurmd has not reported (again) the scheduler shows nothing that it knows.
+    """
+    node = situation.scheduler
+    blind = node is None or node.state == "UNKNOWN" or "NOT_RESPONDING" in node.flags
+    return not blind and _vanished(situation, now)
+
+
+def _vanished(situation: NodeSituation, now: datetime) -> bool:
+    """Whether the scheduler, seen surely after the standing decision's outcome, shows no drain.
     An outcome in the future says that the clock was set back: then a view since that is enough.
     """
     node, seen, outcome = situation.scheduler, situation.scheduler_at, situation.standing_outcome
