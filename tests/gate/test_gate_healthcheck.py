@@ -87,6 +87,13 @@ def test_where_policy_says_so_the_node_is_drained_once(watch: Watch) -> None:
     assert len(watch.said()) == 3, "once per silence: a person who resumes it is not overruled"
 
 
+def test_a_gate_conf_with_the_line_ends_of_windows_means_the_same(watch: Watch) -> None:
+    watch.bed.settings = {key: f"{value}\r" for key, value in watch.bed.settings.items()}
+    replace(watch.bed.verdict, stale_line())
+    assert "drained, reason komainu:agent-dead" in watch.run()
+    assert watch.said()[0] == "conf /etc/slurm/other.conf"
+
+
 @pytest.mark.parametrize("state", ["IDLE+DRAIN", "MIXED+DRAIN", "DOWN*", "IDLE+MAINT", "IDLE+FAIL"])
 def test_a_node_someone_took_out_is_left_alone(watch: Watch, state: str) -> None:
     watch.state(state)

@@ -107,6 +107,35 @@ def test_settings_are_read_and_never_run(bed: Bed, tmp_path: Path) -> None:
     assert bed.records()[-1].why == "missing"
 
 
+@pytest.mark.parametrize("ending", ["\r\n", " \r\n", "\t\r\n", "\r\r\n", "\r"])
+def test_a_gate_conf_with_the_line_ends_of_windows_means_the_same(
+    any_bed: Bed, ending: str
+) -> None:
+    replace(any_bed.verdict, verdict_line("FAULT"))
+    conf = any_bed.root / "windows.conf"
+    # The last line may lack its end.
+    text = f"state_dir={any_bed.state_dir}\r\nrun_dir={any_bed.run_dir}{ending}"
+    conf.write_bytes(text.encode())
+    for script in ("prolog", "epilog"):
+        answer = any_bed.run(script, env={"KOMAINU_GATE_CONF": str(conf)})
+        assert answer.code == (script == "prolog")
+    assert [record.why for record in any_bed.records()] == ["fault", "end"]
+
+
+def test_a_setting_with_a_control_character_in_it_changes_nothing(any_bed: Bed) -> None:
+    replace(any_bed.verdict, verdict_line("FAULT"))
+    conf = any_bed.root / "odd.conf"
+    settings = f"run_dir={any_bed.run_dir}\nstate_dir={any_bed.state_dir}\n"
+    conf.write_bytes(f"{settings}run_dir=/a\x1bb\nstate_dir=/a\rb\nstale=cl\x07osed\n".encode())
+    assert any_bed.run(env={"KOMAINU_GATE_CONF": str(conf)}).code == 1
+
+
+def test_a_verdict_stamped_in_the_future_does_not_undo_a_fault(any_bed: Bed) -> None:
+    replace(any_bed.verdict, verdict_line("OK", age=-100_000))
+    replace(any_bed.remembered, verdict_line("FAULT", age=30))
+    assert any_bed.answer() == (1, "fault")
+
+
 def test_several_slurmd_on_one_machine_have_their_own_directories(bed: Bed) -> None:
     bed.settings["run_dir"] = f"{bed.root}/%n/run"
     (bed.root / "gpu-017" / "run" / "gate").mkdir(parents=True)

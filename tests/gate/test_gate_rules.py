@@ -42,6 +42,8 @@ def chosen(first: VerdictFile | Why, second: VerdictFile | Why, now: int) -> Ver
         if not isinstance(first, VerdictFile):
             return second
         if second.boot_id == BOOT:
+            if second.verdict is Verdict.FAULT and first.uptime_s > now:
+                return second
             return first if ours and second.uptime_s < first.uptime_s else second
         return second if not ours and second.verdict is Verdict.FAULT else first
     return first if isinstance(first, VerdictFile) else None
