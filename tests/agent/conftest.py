@@ -41,7 +41,7 @@ class Bed:
         self.config = AgentConfig(
             cluster="c1", node="n1", state_dir=folder / "state", run_dir=folder / "run"
         )
-        self.accept_gpus = False
+        self.accept_gpus = self.accept_state = False
         self._stop = asyncio.Event()
         self._running: asyncio.Task[None] | None = None
         self.agent: Agent | None = None
@@ -53,7 +53,9 @@ class Bed:
 
     def made(self) -> Agent:
         ports = AgentPorts(clock=self.clock, kernel=self.kernel, probe=self.probe, link=self.link)
-        return Agent(self.config, ports, accept_gpus=self.accept_gpus)
+        return Agent(
+            self.config, ports, accept_gpus=self.accept_gpus, accept_state=self.accept_state
+        )
 
     def start(self) -> None:
         self.agent = self.made()

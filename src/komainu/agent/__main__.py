@@ -1,4 +1,5 @@
-"""`python -m komainu.agent [CONFIG] [--once] [--accept-gpus]`: what `komainu agent` becomes.
+"""`python -m komainu.agent [CONFIG] [--once] [--accept-gpus] [--accept-state]`:
+what `komainu agent` becomes.
 
 A program of its own that never imports the command line, so that it stays small.
 """

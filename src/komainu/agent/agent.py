@@ -72,16 +72,24 @@ class Agent:
     """One node's agent."""
 
     def __init__(
-        self, config: AgentConfig, ports: AgentPorts, *, accept_gpus: bool = False
+        self,
+        config: AgentConfig,
+        ports: AgentPorts,
+        *,
+        accept_gpus: bool = False,
+        accept_state: bool = False,
     ) -> None:
-        """`accept_gpus`: forget the GPUs seen before; the ones that are here now are the node's."""
+        """`accept_gpus`: forget the GPUs seen before; the ones that are here now are the node's.
+        `accept_state`: let go of a FAULT whose reasons were lost (agent/left.py).
+        """
         unknown = set(config.checks_off) - {GPUS, CLOCK}
         if unknown:
             raise ConfigError(
                 f"agent.checks_off names {sorted(unknown)}; only {GPUS!r} and {CLOCK!r} can be "
                 f"switched off, of {CHECKS}. Correct it in komainu.toml."
             )
-        self._config, self._ports, self._accept_gpus = config, ports, accept_gpus
+        self._config, self._ports = config, ports
+        self._accept_gpus, self._accept_state = accept_gpus, accept_state
         self._node: Node | None = None
         self._failed_at = 0.0
 
@@ -144,6 +152,8 @@ class Agent:
             node.learn([], cursor=Cursor(boot_id=boot_id), previous=node.cursor)
         if self._accept_gpus:
             node.learn([], baseline=GpuBaseline())
+        if self._accept_state:
+            node.accept_state()
         return node
 
     def _loops(self, node: Node) -> dict[str, Callable[[], Awaitable[None]]]:

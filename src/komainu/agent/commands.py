@@ -28,8 +28,13 @@ EXIT = {Verdict.OK: 0, Verdict.FAULT: 1, Verdict.UNKNOWN: 2, Verdict.SKIPPED: 2}
     is_flag=True,
     help="Forget GPUs seen before: one was taken out for good. Then release the node.",
 )
+@click.option(
+    "--accept-state",
+    is_flag=True,
+    help="Let go of a FAULT whose reasons were lost with the agent's state (left-verdict).",
+)
 @click.pass_context
-def agent(ctx: click.Context, *, once: bool, accept_gpus: bool) -> None:
+def agent(ctx: click.Context, *, once: bool, accept_gpus: bool, accept_state: bool) -> None:
     """Run this node's agent.
 
     Follows the kernel log, keeps the verdict the gate reads, and reports to the server. Ends on
@@ -40,6 +45,7 @@ def agent(ctx: click.Context, *, once: bool, accept_gpus: bool) -> None:
     arguments += [str(config)] if config else []
     arguments += ["--once"] if once else []
     arguments += ["--accept-gpus"] if accept_gpus else []
+    arguments += ["--accept-state"] if accept_state else []
     # The same process under another program: the agent must not carry the command line's memory.
     os.execv(sys.executable, arguments)  # noqa: S606  no shell is what is wanted
 

@@ -15,6 +15,7 @@ import msgspec
 from komainu.agent import checks
 from komainu.agent.agent import key_of
 from komainu.agent.checks import GpuBaseline, Look
+from komainu.agent.left import LEFT, left_by
 from komainu.agent.look import skipped, state_dir_now
 from komainu.agent.spool import Spool
 from komainu.config import AgentConfig
@@ -51,6 +52,7 @@ async def look_now(
         orders = kept.get("orders", OrdersState)
         baseline = kept.get("baseline", GpuBaseline) or GpuBaseline()
         active = kept.active()
+        left = left_by(kept, config.run_dir, config.state_dir)
     standing = orders or OrdersState()
     seen, read = await _kernel_log(kernel, key, clock)
     gpus = checks.gpus(
@@ -68,6 +70,8 @@ async def look_now(
         checks.STATE_DIR: state_dir_now(config.state_dir),
         checks.CLOCK: checks.clock(now, None),
     } | {name: skipped() for name in config.checks_off}
+    if left.fault:
+        looks[LEFT] = Look(Verdict.FAULT, left.detail)
     verdict = node_verdict(
         open_, standing, msgspec.structs.replace(standing.policy, confirm_s=0),
         {name: look.verdict for name, look in looks.items()}, False, now,

@@ -20,6 +20,7 @@ import structlog
 
 from komainu.agent.checks import CHECKS, GpuBaseline, Look
 from komainu.agent.disk import Disk
+from komainu.agent.left import LEFT, Left, left_by
 from komainu.agent.place import Cursor, Place
 from komainu.agent.publish import VerdictFiles
 from komainu.agent.spool import Active, Spool, told_apart
@@ -58,6 +59,7 @@ class Node:
     previous: Cursor
     """Cursor of the boot before while its last lines have not been judged, else empty."""
     active: dict[str, Active]
+    left: Left
 
     def __init__(
         self, key: NodeKey, boot_id: str, place: Place, clock: Clock, *, alone: bool
@@ -71,6 +73,8 @@ class Node:
         """A job has ended, or the node was released: what is said of it must be seen to be true."""
         self.looks: dict[str, Look] = {}
         self.trouble: dict[str, str] = {}
+        self._heard = False
+        """The server has answered this run: its orders are known."""
         self.checking = False
         self.hardware: Hardware | None = None
         self.server_ahead: timedelta | None = None
@@ -174,7 +178,29 @@ class Node:
                 self.looks.pop(check, None)
             else:
                 self._note(check, look)
+        self._let_go()
         self.publish()
+
+    def heard(self) -> None:
+        """The server has answered, and its orders have been obeyed. Once this run has looked, too,
+        both have spoken who can say what is wrong with the node.
+        """
+        self._heard = True
+        if self._let_go():
+            self.publish()
+
+    def _let_go(self) -> bool:
+        well_known = self._heard and set(CHECKS) <= self.looks.keys()
+        return well_known and self.accept_state()
+
+    def accept_state(self) -> bool:
+        """Let go of the FAULT the last run left without its reasons; whether there was one."""
+        if not self.left.fault:
+            return False
+        self.log.info("left_verdict_dropped", said=self.left.fault)
+        self.left = Left()
+        self._keep()
+        return True
 
     def _note(self, check: str, look: Look) -> None:
         before = self.looks.get(check)
@@ -225,6 +251,8 @@ class Node:
     def _judge(self) -> NodeVerdict:
         failing = self.trouble | ({SPOOL: self.disk.trouble} if self.disk.trouble else {})
         looks = self.looks | {where: Look(Verdict.UNKNOWN, what) for where, what in failing.items()}
+        if self.left.fault:
+            looks[LEFT] = Look(Verdict.FAULT, self.left.detail)
         return node_verdict(
             [one.finding for one in self.active.values()],
             self.orders,
@@ -351,6 +379,7 @@ class Node:
             "gate": self.gate,
             "baseline": self.baseline,
             "previous": self.previous,
+            "left": self.left,
         }
 
     def _keep(
@@ -395,6 +424,7 @@ class Node:
         self.baseline = spool.get("baseline", GpuBaseline) or GpuBaseline()
         self.previous = spool.get("previous", Cursor) or Cursor()
         self.active = spool.active()
+        self.left = left_by(spool, self._place.run_dir, self._place.state_dir)
 
     def _failed(self, where: str, error: StorageError) -> None:
         if where not in self.trouble:

@@ -30,17 +30,16 @@ EXIT = {Verdict.OK: 0, Verdict.FAULT: 1, Verdict.UNKNOWN: 2, Verdict.SKIPPED: 2}
 def main(arguments: list[str]) -> int:
     """Run the agent; returns the exit status."""
     _log_to_stderr()
-    once, accept_gpus = "--once" in arguments, "--accept-gpus" in arguments
     paths = [Path(one) for one in arguments if not one.startswith("--")]
     try:
         config = load(paths[0] if paths else None).agent
-        return asyncio.Runner().run(_run(config, once=once, accept_gpus=accept_gpus))
+        return asyncio.Runner().run(_run(config, frozenset(arguments)))
     except KomainuError as error:
         sys.stderr.write(f"komainu agent: {error}\n")
         return 2
 
 
-async def _run(config: AgentConfig, *, once: bool, accept_gpus: bool) -> int:
+async def _run(config: AgentConfig, flags: frozenset[str]) -> int:
     link = link_of(config)
     agent = Agent(
         config,
@@ -51,11 +50,12 @@ async def _run(config: AgentConfig, *, once: bool, accept_gpus: bool) -> int:
             link=link,
             ready=tell_systemd,
         ),
-        accept_gpus=accept_gpus,
+        accept_gpus="--accept-gpus" in flags,
+        accept_state="--accept-state" in flags,
     )
     gc.freeze()
     try:
-        if once:
+        if "--once" in flags:
             return EXIT[(await agent.once()).verdict]
         await agent.run(_stop_on_signals())
     finally:

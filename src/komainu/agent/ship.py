@@ -123,6 +123,7 @@ class Shipper:
     def _obey(self, reply: Reply) -> None:
         self._node.server_ahead = reply.server_time - self._clock.now()
         self._node.obey(reply.orders)
+        self._node.heard()
 
     def _heard(self, error: ServerError | None) -> None:
         if error is not None and not self._silent:

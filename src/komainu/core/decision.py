@@ -106,7 +106,8 @@ class OrderKind(enum.StrEnum):
 
 class Order(msgspec.Struct, frozen=True, kw_only=True):
     """One instruction to one node, numbered per node from 1, persisted by the agent. The numbers have
-    a gap where the server's database was restored and the node had seen more than it tells of."""
+    a gap where the server's database was restored and the node had seen more than it tells of.
+    """
 
     number: int
     previous: int = 0

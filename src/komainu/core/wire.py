@@ -56,7 +56,8 @@ class Hardware(msgspec.Struct, frozen=True, kw_only=True):
 
 class Batch(msgspec.Struct, frozen=True, kw_only=True):
     """From one node. `orders_seen` is the highest order number persisted by the agent, `orders_at`
-    when that order was given: the two name it, also to a server that has given its number twice."""
+    when that order was given: the two name it, also to a server that has given its number twice.
+    """
 
     id: str
     cluster: str
