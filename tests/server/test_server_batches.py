@@ -220,6 +220,32 @@ def test_a_node_that_enrols_again_is_said_out_loud_and_its_old_token_is_void(
     assert "the agent enrolled again" in shown["story"][0]["text"]
 
 
+def test_a_token_for_many_nodes_does_not_take_the_place_of_one_that_speaks(
+    client: TestClient, store: SqlStore
+) -> None:
+    now = datetime.now(UTC)
+    store.put_join_token(secrets.token_hash("many"), C, 9, now + timedelta(hours=1), now)
+    mine = node_token(client, store)
+    sent(client, _batch(), mine)
+    asked = {"join_token": "many", "cluster": "c", "node": "n0"}
+    answer = client.post("/api/v1/enrol", json=asked)
+    assert answer.status_code == 403
+    assert "komainu server join-token c --node n0" in answer.json()["error"]["message"]
+    sent(client, _batch(), mine)
+
+
+def test_names_the_scheduler_does_not_know_give_the_guard_no_room(
+    client: TestClient, store: SqlStore, scheduler: MemoryScheduler
+) -> None:
+    before = client.get("/api/v1/clusters", headers=bearer("viewer")).json()[0]
+    for number in range(5):
+        node = f"ghost{number}"
+        sent(client, _batch(node=node), node_token(client, store, node))
+    after = client.get("/api/v1/clusters", headers=bearer("viewer")).json()[0]
+    assert after["nodes"] == before["nodes"] + 5
+    assert store.cluster_situation(C, datetime.now(UTC), 600).nodes_total == len(scheduler.known)
+
+
 def test_a_node_of_a_cluster_nobody_watches_is_told_so(client: TestClient, store: SqlStore) -> None:
     token = node_token(client, store, "n0", "strange")
     batch = msgspec.structs.replace(_batch(), cluster="strange")

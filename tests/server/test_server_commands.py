@@ -99,6 +99,18 @@ def test_a_join_token_that_is_printed_enrols_as_many_nodes_as_it_says(
         run("join-token", "other")
 
 
+def test_a_join_token_for_a_node_is_good_for_that_one(run: Run, config: Config) -> None:
+    told = run("join-token", "c", "--node", "n7")
+    assert "good for c/n7 until" in told.stderr
+    store = _store(config)
+    hashed, now = secrets.token_hash(told.stdout.strip()), datetime.now(UTC)
+    joined = [store.enrol(hashed, NodeKey(C, NodeName(name)), name, now) for name in ("n6", "n7")]
+    store.close()
+    assert joined == [None, Joined.NEW]
+    with pytest.raises(InputError, match="node name"):
+        run("join-token", "c", "--node", "-rf")
+
+
 def test_an_api_token_is_printed_once_and_can_be_withdrawn(run: Run, config: Config) -> None:
     run("user", "add", "ann", "--role", "viewer", "--generate")
     token = run("token", "ann", "--days", "1").stdout.strip()

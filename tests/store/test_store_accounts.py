@@ -1,7 +1,7 @@
 from __future__ import annotations
 
 import pytest
-from tests.store.samples import KEY, NOW, C, later
+from tests.store.samples import KEY, NOW, C, batch, later
 
 from komainu.core.errors import InputError
 from komainu.core.names import ClusterName, NodeKey, NodeName
@@ -65,6 +65,29 @@ def test_a_join_token_is_good_for_its_cluster_and_its_time(
     store.put_join_token("j", C, 9, later(60), NOW)
     key = NodeKey(ClusterName(cluster), KEY.node)
     assert not store.enrol("j", key, "node-1", later(seconds))
+
+
+def test_a_node_that_was_heard_keeps_its_place(store: SqlStore) -> None:
+    """A token for many nodes once let whoever held it speak for a node in service."""
+    store.put_join_token("j", C, 3, later(60), NOW)
+    assert store.enrol("j", KEY, "mine", NOW) is Joined.NEW
+    store.receive(batch(), NOW)
+    assert store.enrol("j", KEY, "theirs", NOW) is Joined.TAKEN
+    assert store.node_of_token("mine") == KEY
+    assert store.node_of_token("theirs") is None
+    others = [store.enrol("j", NodeKey(C, NodeName(f"n{n}")), f"t{n}", NOW) for n in (2, 3, 4)]
+    assert others == [Joined.NEW, Joined.NEW, None]  # what was refused has used up nothing
+
+
+def test_a_join_token_made_for_a_node_is_good_for_it_alone(store: SqlStore) -> None:
+    store.put_join_token("j", C, 1, later(60), NOW)
+    store.enrol("j", KEY, "mine", NOW)
+    store.receive(batch(), NOW)
+    store.put_join_token("again", C, 1, later(60), NOW, KEY.node)
+    assert store.enrol("again", NodeKey(C, NodeName("n2")), "t2", NOW) is None
+    assert store.enrol("again", KEY, "anew", NOW) is Joined.AGAIN
+    assert store.node_of_token("anew") == KEY
+    assert store.enrol("again", KEY, "third", NOW) is None
 
 
 def test_enrolling_again_replaces_the_nodes_token(store: SqlStore) -> None:

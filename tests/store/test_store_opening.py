@@ -47,6 +47,7 @@ def test_findings_of_an_older_schema_get_their_weight(url: str) -> None:
     with engine.execution_options(writes=True).begin() as connection:
         for column in ("severity", "verdict"):
             connection.execute(text(f"ALTER TABLE findings DROP COLUMN {column}"))
+        connection.execute(text("ALTER TABLE join_tokens DROP COLUMN node"))
         connection.execute(text("UPDATE alembic_version SET version_num = '0001'"))
     engine.dispose()
     again = open_store(url)

@@ -107,6 +107,8 @@ class Joined(enum.StrEnum):
     NEW = "new"
     AGAIN = "again"
     """The node had a token, which is void from now on."""
+    TAKEN = "taken"
+    """Nothing: the node speaks with a token of its own, and the join token was not made for it."""
 
 
 class Person(msgspec.Struct, frozen=True, kw_only=True):

@@ -34,7 +34,7 @@ class Agents:
         self._store = desk.ledger
 
     async def enrol(self, request: Request) -> Response:
-        """A node's own token for a one-time join token; enrolling again replaces the old token."""
+        """A node's own token for a join token; one made for that node replaces the token it had."""
         asked = read(_enrol, await asked_in(request, MAX_ENROL_BYTES), "the enrolment")
         key = NodeKey(cluster_name(asked.cluster), node_name(asked.node))
         token = secrets.new_token()
@@ -50,6 +50,13 @@ class Agents:
             raise NotAllowed(
                 f"{key} cannot join: its join token is used up, expired, or of another cluster. "
                 f"Make a new one: komainu server join-token {key.cluster}"
+            )
+        if joined is Joined.TAKEN:
+            log.warning("enrolment_refused", node=str(key), why="enrolled already")
+            raise NotAllowed(
+                f"{key} is enrolled already, and its place is not given away: the join token is good "
+                f"for new nodes. If it was installed anew, make one for it: komainu server join-token "
+                f"{key.cluster} --node {key.node}"
             )
         if joined is Joined.AGAIN:
             log.warning("node_enrolled_again", node=str(key))

@@ -55,11 +55,15 @@ def init(ctx: click.Context, name: str, password_file: Path | None, *, generate:
 @click.argument("cluster")
 @click.option("--uses", default=1, show_default=True, type=click.IntRange(1, 100_000))
 @click.option("--hours", default=24, show_default=True, type=click.IntRange(1, 24 * 365))
+@click.option("--node", help="Good for this node alone, also when it is enrolled already.")
 @click.pass_context
-def join_token(ctx: click.Context, cluster: str, uses: int, hours: int) -> None:
-    """Print a token with which nodes of CLUSTER can enrol: one use a node."""
+def join_token(ctx: click.Context, cluster: str, uses: int, hours: int, node: str | None) -> None:
+    """Print a token with which nodes of CLUSTER can enrol: one use a node.
+
+    A node that is enrolled already (it was installed anew, say) needs one made for it: --node.
+    """
     from komainu.core.errors import InputError
-    from komainu.core.names import cluster_name
+    from komainu.core.names import cluster_name, node_name
     from komainu.server import secrets
 
     name = cluster_name(cluster)
@@ -72,9 +76,11 @@ def join_token(ctx: click.Context, cluster: str, uses: int, hours: int) -> None:
         )
     token, now = secrets.new_token(), _now()
     until = now + timedelta(hours=hours)
-    _store(ctx).put_join_token(secrets.token_hash(token), name, uses, until, now)
+    alone = None if node is None else node_name(node)
+    _store(ctx).put_join_token(secrets.token_hash(token), name, uses, until, now, alone)
     click.echo(token)
-    click.echo(f"good for {uses} node(s) of {name} until {until:%Y-%m-%d %H:%M} UTC", err=True)
+    whom = f"{uses} node(s) of {name}" if alone is None else f"{name}/{alone}"
+    click.echo(f"good for {whom} until {until:%Y-%m-%d %H:%M} UTC", err=True)
 
 
 @server.command("token")

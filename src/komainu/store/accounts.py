@@ -7,7 +7,7 @@ from datetime import datetime
 
 from sqlalchemy import Connection
 
-from komainu.core.names import ClusterName, NodeKey
+from komainu.core.names import ClusterName, NodeKey, NodeName
 from komainu.core.record import Joined, Person
 from komainu.store.queries import people
 from komainu.store.queries.feed import Writing
@@ -68,14 +68,23 @@ class Accounts:
         with self._reading() as connection:
             return people.by_api_token(connection, token, now)
 
-    def put_join_token(
-        self, token: str, cluster: ClusterName, uses: int, expires: datetime, now: datetime
+    def put_join_token(  # noqa: PLR0917 - what a token is
+        self,
+        token: str,
+        cluster: ClusterName,
+        uses: int,
+        expires: datetime,
+        now: datetime,
+        node: NodeName | None = None,
     ) -> None:
+        """`node`: the only one it is good for, also when that one is enrolled already."""
         with self._writing(now) as tx:
-            people.put_join_token(tx, token, cluster, uses, expires)
+            people.put_join_token(tx, token, cluster, uses, expires, node)
 
     def enrol(self, join_token: str, key: NodeKey, node_token: str, now: datetime) -> Joined | None:
-        """Use up one use of a join token; None when it is not good for this node."""
+        """Use up one use of a join token; None when it is not good for this node, TAKEN (and not used
+        up) when the node is enrolled and the token was not made for it.
+        """
         with self._writing(now) as tx:
             return people.enrol(tx, join_token, key, node_token)
 

@@ -262,4 +262,6 @@ join_tokens = Table(
     Column("cluster", NAME, ForeignKey("clusters.name"), nullable=False),
     Column("uses_left", Integer, nullable=False),
     Column("expires", Utc, nullable=False),
+    Column("node", NAME),
 )
+"""`node`: the one it was made for, and which may be enrolled already; empty: any that is not."""

@@ -142,7 +142,13 @@ def cluster_records(connection: Connection) -> Sequence[ClusterRecord]:
 
 
 def count_nodes(connection: Connection, cluster: ClusterName) -> int:
+    """How many nodes the cluster has: those its scheduler knows, once it has been read. Whoever holds
+    a join token could otherwise widen the guard's room with names.
+    """
     query = select(func.count()).select_from(nodes).where(nodes.c.cluster == cluster)
+    read = select(clusters.c.scheduler_seen).where(clusters.c.name == cluster)
+    if connection.execute(read).scalar() is not None:
+        query = query.where(nodes.c.scheduler.is_not(None))
     return int(connection.execute(query).scalar_one())
 
 

@@ -7,7 +7,7 @@ from datetime import datetime
 from sqlalchemy import Connection, delete, insert, select, update
 
 from komainu.core.errors import InputError
-from komainu.core.names import ClusterName, NodeKey, stable_id
+from komainu.core.names import ClusterName, NodeKey, NodeName, stable_id
 from komainu.core.observation import Observation, ObservationKind
 from komainu.core.record import Joined, Person
 from komainu.store.queries.feed import Writing
@@ -103,42 +103,51 @@ def by_api_token(connection: Connection, token: str, now: datetime) -> Person | 
     return Person(name=row.name, role=row.role)
 
 
-def put_join_token(
-    tx: Writing, token: str, cluster: ClusterName, uses: int, expires: datetime
+def put_join_token(  # noqa: PLR0917 - what a token is
+    tx: Writing,
+    token: str,
+    cluster: ClusterName,
+    uses: int,
+    expires: datetime,
+    node: NodeName | None,
 ) -> None:
     ensure_cluster(tx.connection, cluster)
     tx.connection.execute(delete(join_tokens).where(join_tokens.c.expires <= tx.now))
     tx.connection.execute(
         insert(join_tokens).values(
-            token_hash=token, cluster=cluster, uses_left=uses, expires=expires
+            token_hash=token, cluster=cluster, uses_left=uses, expires=expires, node=node
         )
     )
 
 
 def enrol(tx: Writing, join_token: str, key: NodeKey, node_token: str) -> Joined | None:
-    """Use up one use of a join token for `key`; None when the token is not good for it."""
-    used = tx.connection.execute(
-        update(join_tokens)
-        .where(
-            join_tokens.c.token_hash == join_token,
-            join_tokens.c.cluster == key.cluster,
-            join_tokens.c.uses_left > 0,
-            join_tokens.c.expires > tx.now,
-        )
-        .values(uses_left=join_tokens.c.uses_left - 1)
-    ).rowcount
-    if not used:
+    """Use up one use of a join token for `key`; None when the token is not good for it, TAKEN when it
+    would take the place of a node that has been heard. (One that has not may have lost the answer.)
+    """
+    good = (
+        join_tokens.c.token_hash == join_token,
+        join_tokens.c.cluster == key.cluster,
+        join_tokens.c.uses_left > 0,
+        join_tokens.c.expires > tx.now,
+    )
+    made = tx.connection.execute(select(join_tokens.c.node).where(*good)).first()
+    if made is None or made.node not in {None, key.node}:
         return None
-    had = ensure_node(tx.connection, key).token_hash
+    before = ensure_node(tx.connection, key)
+    if before.token_hash is not None and before.seen is not None and made.node is None:
+        return Joined.TAKEN
+    tx.connection.execute(
+        update(join_tokens).where(*good).values(uses_left=join_tokens.c.uses_left - 1)
+    )
     set_node(tx.connection, key, token_hash=node_token)
-    if had is None:
+    if before.token_hash is None:
         return Joined.NEW
     tx.connection.execute(insert(observations), [observation_row(_again(tx, key), tx.now)])
     return Joined.AGAIN
 
 
 def _again(tx: Writing, key: NodeKey) -> Observation:
-    """A line of the node's history: whoever holds a join token can take a node's place."""
+    """A line of the node's history: the agent from before is shut out."""
     return Observation(
         id=stable_id(key.cluster, key.node, "enrolled", tx.now.isoformat(), prefix="O-"),
         cluster=key.cluster,
