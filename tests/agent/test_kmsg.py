@@ -199,6 +199,18 @@ def test_the_setting_chooses_file_or_device(tmp_path: Path) -> None:
     assert isinstance(kernel_log("/dev/kmsg"), Kmsg)
 
 
+@pytest.mark.parametrize("where", ["plain", "/dev/null"])
+async def test_a_log_with_an_end_is_no_device_and_the_setting_is_named(
+    tmp_path: Path, where: str
+) -> None:
+    (tmp_path / "plain").write_text("6,1,1,-;a\n")
+    log = Kmsg(tmp_path / where)
+    for _ in range(2):
+        with pytest.raises(OutsideError, match=r'agent\.kernel_log = "file:/'):
+            await log.drained()
+    log.close()
+
+
 async def test_an_unreadable_device_names_the_capability(tmp_path: Path) -> None:
     with pytest.raises(OutsideError, match="CAP_SYSLOG"):
         await anext(aiter(Kmsg(tmp_path / "none").follow(None)))

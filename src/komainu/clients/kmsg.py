@@ -139,7 +139,7 @@ class Kmsg:
         """
         while True:
             try:
-                return os.read(fd, RECORD_BYTES)
+                raw = os.read(fd, RECORD_BYTES)
             except BlockingIOError:
                 return None
             except OSError as error:
@@ -148,6 +148,13 @@ class Kmsg:
                         f"kernel log {self._path} cannot be read: {error.strerror}. Reading it "
                         f"needs root or CAP_SYSLOG."
                     ) from error
+            else:
+                if not raw:
+                    raise OutsideError(
+                        f"kernel log {self._path} has an end; expected a device, which has none. "
+                        f'To follow a file, set agent.kernel_log = "file:{self._path}".'
+                    )
+                return raw
 
 
 class KmsgFile:
