@@ -396,6 +396,7 @@ def test_lost_records_are_a_finding_whose_verdict_is_unknown() -> None:
 def test_an_unreadable_log_is_one_too_and_a_readable_one_is_not() -> None:
     (finding,) = about(ObservationKind.KERNEL_SOURCE, readable=False, why="permission denied <b>")
     assert (finding.code, finding.verdict) == ("HOST-KMSG-UNREADABLE", Verdict.UNKNOWN)
+    assert [piece.text for piece in finding.evidence] == ["permission denied <b>"]
     assert "<b>" not in finding.summary
     assert about(ObservationKind.KERNEL_SOURCE, readable=True) == []
 

@@ -300,7 +300,7 @@ def _about_the_log(seen: Observation) -> Finding | None:
         verdict=Verdict.UNKNOWN,
         summary=summary,
         at=seen.at,
-        evidence=(Evidence(observation=seen.id, at=seen.at, text=""),),
+        evidence=(Evidence(observation=seen.id, at=seen.at, text=str(seen.data.get("why", ""))),),
         catalogue=catalogue().version,
         fields=fields,
     )
