@@ -45,3 +45,62 @@ def test_the_servers_part_is_the_extra_of_that_name() -> None:
     project = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]
     extra = project["optional-dependencies"]["server"]
     assert {re.split(r"[>=\[<]", one)[0] for one in extra} == cli.SERVER_PART
+
+
+def _komainu(arguments: str, redirections: str) -> subprocess.CompletedProcess[str]:
+    """Run a command in a shell, with its standard streams as the shell can make them."""
+    return subprocess.run(
+        ["bash", "-c", f"exec {sys.executable} -m komainu {arguments} {redirections}"],
+        capture_output=True,
+        stdin=subprocess.DEVNULL,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+
+
+@pytest.mark.parametrize("unbuffered", ["", "1"])
+@pytest.mark.parametrize(
+    "arguments", ["--help", "catalogue", "catalogue --json", "explain", "catalogue nosuch --json"]
+)
+def test_output_that_cannot_be_written_is_said_in_one_line(
+    arguments: str, unbuffered: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PYTHONUNBUFFERED", unbuffered)
+    done = _komainu(arguments, ">/dev/full")
+    assert done.returncode == 2
+    said = done.stderr.splitlines()
+    assert "Traceback" not in done.stderr
+    assert said[-1] == "Error: cannot write: No space left on device. Is standard output full?"
+
+
+@pytest.mark.parametrize("arguments", ["--help", "catalogue", "catalogue --json"])
+def test_a_reader_that_goes_away_is_no_fault(arguments: str) -> None:
+    piped = subprocess.run(
+        ["bash", "-c", f"{sys.executable} -m komainu {arguments} | true; exit ${{PIPESTATUS[0]}}"],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert piped.returncode == 0
+    assert not piped.stderr or piped.stderr.startswith("catalogue: ")
+
+
+def test_closed_streams_end_in_one_line_or_in_none() -> None:
+    done = _komainu("explain", "<&-")
+    assert done.returncode == 2
+    assert done.stderr == "komainu explain: standard input cannot be read: it is closed\n"
+    assert _komainu("catalogue 79", ">&-").returncode == 0
+    assert _komainu("catalogue nosuch", ">&-").returncode == 2
+    assert _komainu("catalogue nosuch", ">&- 2>&-").returncode == 2
+
+
+def test_a_server_that_is_no_address_is_said_in_one_line(tmp_path: Path) -> None:
+    (tmp_path / "token").write_text("abc")
+    config = tmp_path / "komainu.toml"
+    config.write_text(f'[client]\nserver = "http://[::1"\ntoken_file = "{tmp_path}/token"\n')
+    done = _komainu(f"--config {config} nodes", "")
+    assert done.returncode == 2
+    assert done.stderr.startswith("Error: client.server 'http://[::1' is no address: ")
+    assert done.stderr.count("\n") == 1

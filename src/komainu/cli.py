@@ -6,7 +6,10 @@ technician runs in a pipe at night, starts at once. Exit codes: 0 fine, 1 findin
 
 from __future__ import annotations
 
+import errno
 import importlib
+import os
+import select
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -79,6 +82,10 @@ class Plain(click.ClickException):
     exit_code = 2
 
 
+class ReaderGone(Exception):
+    """Nobody reads what is written. click would make exit code 1 of it, which here means findings."""
+
+
 class Rooms(click.Group):
     """The group of all commands; each is imported when it is used."""
 
@@ -96,9 +103,17 @@ class Rooms(click.Group):
         offered: tuple[click.Command, ...] = room.COMMANDS
         return next(command for command in offered if command.name == cmd_name)
 
+    def make_context(self, *args: Any, **kwargs: Any) -> click.Context:
+        try:
+            return super().make_context(*args, **kwargs)
+        except BrokenPipeError as error:  # by --help
+            raise ReaderGone from error
+
     def invoke(self, ctx: click.Context) -> Any:
         try:
             return super().invoke(ctx)
+        except BrokenPipeError as error:
+            raise ReaderGone from error
         except KomainuError as error:
             raise Plain(str(error)) from error
         except ModuleNotFoundError as error:
@@ -133,5 +148,56 @@ def komainu(ctx: click.Context, config: Path | None) -> None:
 
 
 def main() -> None:
-    """Entry point of `komainu`."""
-    komainu(prog_name="komainu")
+    """Entry point of `komainu`: whatever becomes of its output, one line and an exit code that means it."""
+    if sys.stdout is None:  # closed by the caller, who wants the exit code alone
+        _sink()
+    code = 0
+    try:
+        code = _run()
+        sys.stdout.flush()
+    except (ReaderGone, BrokenPipeError):
+        if not _nobody_reads():
+            raise  # some other pipe or connection
+        _sink()  # the reader has seen enough (`| head`): no fault of the command
+    except OSError as error:
+        if error.errno not in _NO_ROOM or error.filename is not None:
+            raise
+        _sink()
+        click.echo(f"Error: cannot write: {error.strerror}. Is standard output full?", err=True)
+        code = Plain.exit_code
+    sys.exit(code)
+
+
+def _run() -> int:
+    """Run the command that the arguments name. Returns its exit code."""
+    try:
+        answer = komainu.main(prog_name="komainu", standalone_mode=False)
+    except click.ClickException as error:
+        error.show()
+        return error.exit_code
+    except click.Abort:
+        click.echo("Aborted.", err=True)
+        return Plain.exit_code
+    except SystemExit as ended:
+        if isinstance(ended.code, str):
+            raise
+        return ended.code or 0
+    return answer if isinstance(answer, int) else 0
+
+
+_NO_ROOM = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO})
+"""What writing to standard output fails with, once it is open, other than that nobody reads it."""
+
+
+def _nobody_reads() -> bool:
+    output = select.poll()
+    output.register(1, 0)
+    return any(event & (select.POLLERR | select.POLLHUP) for _, event in output.poll(0))
+
+
+def _sink() -> None:
+    """Let standard output go nowhere: Python would complain of it once more while it ends."""
+    nowhere = os.open(os.devnull, os.O_WRONLY)
+    os.dup2(nowhere, 1)
+    if sys.stdout is None:
+        sys.stdout = open(1, "w", encoding="utf-8", closefd=False)  # noqa: SIM115 (until the process ends)

@@ -175,3 +175,16 @@ def test_a_code_the_catalogue_lacks_exits_2_and_says_what_happens_to_it() -> Non
 
 def test_both_commands_are_offered() -> None:
     assert {command.name for command in COMMANDS} == {"explain", "catalogue"}
+
+
+@pytest.mark.parametrize(
+    "odd", ["\u202e", "\u2066", "\u200f", "\u2028", "\x7f", "\x9b31m", "\U000e0041"]
+)
+def test_json_holds_no_character_that_acts_on_a_terminal(odd: str) -> None:
+    result = run(f"{xid(79, f'pid=7, name=a{odd}é, x')}\n", "--json")
+    assert result.stdout.rstrip("\n").isprintable()
+    (value,) = values(result)
+    assert value is not None
+    fields = value["fields"]
+    assert isinstance(fields, dict)
+    assert fields["name"] == f"a{odd}é", "and it means the same"

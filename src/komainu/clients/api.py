@@ -189,17 +189,24 @@ class Api:
                     "asking the server needs httpx2, which is not installed here. "
                     "Install the wheel with its server part, as docs/start/install.md says."
                 ) from error
-            self._opened = httpx2.Client(
-                base_url=self._settings.server,
-                headers={
-                    "Authorization": f"Bearer {_token(self._token_file)}",
-                    "Content-Type": "application/json",
-                },
-                timeout=TIMEOUT_S,
-                verify=_trust(self._settings.ca_file),
-                transport=self._transport,
-                trust_env=False,
-            )
+            token, trust = _token(self._token_file), _trust(self._settings.ca_file)
+            try:
+                self._opened = httpx2.Client(
+                    base_url=self._settings.server,
+                    headers={
+                        "Authorization": f"Bearer {token}",
+                        "Content-Type": "application/json",
+                    },
+                    timeout=TIMEOUT_S,
+                    verify=trust,
+                    transport=self._transport,
+                    trust_env=False,
+                )
+            except httpx2.InvalidURL as error:
+                raise ConfigError(
+                    f"client.server {self._settings.server!r} is no address: {error}. "
+                    f"Expected something like https://komainu.example.org:8470."
+                ) from error
         return self._opened
 
 

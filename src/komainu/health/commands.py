@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Iterator
-from typing import IO
+from typing import IO, NoReturn
 
 import click
 import msgspec
@@ -26,19 +26,51 @@ FORGEABLE = (
 )
 
 
-def _input_lines(source: IO[bytes]) -> Iterator[str]:
+def _input_lines() -> Iterator[str]:
     """Lines, however long, however encoded; never more than MAX_LINE bytes in memory."""
-    while piece := source.readline(MAX_LINE):
+    if sys.stdin is None:
+        _unreadable("it is closed")
+    source = sys.stdin.buffer
+    while piece := _piece(source):
         text, rest = piece, piece
         while len(rest) == MAX_LINE and not rest.endswith(b"\n"):
-            rest = source.readline(MAX_LINE)
+            rest = _piece(source)
         yield text.decode("utf-8", "replace").rstrip("\r\n")
+
+
+def _piece(source: IO[bytes]) -> bytes:
+    try:
+        return source.readline(MAX_LINE)
+    except OSError as error:
+        _unreadable(str(error))
+
+
+def _unreadable(why: str) -> NoReturn:
+    click.echo(f"komainu explain: standard input cannot be read: {why}", err=True)
+    sys.exit(2)
+
+
+def _escaped(json: bytes) -> bytes:
+    """JSON in which no character acts on the terminal that shows it: of those that do, JSON itself escapes
+    only the first 32, not the ones that turn the direction of writing.
+    """
+    text = json.decode()
+    if text.isascii() and "\x7f" not in text:
+        return json
+    return "".join(c if c.isprintable() else _escape(c) for c in text).encode()
+
+
+def _escape(character: str) -> str:
+    units = character.encode("utf-16-be")
+    return "".join(
+        f"\\u{high:02x}{low:02x}" for high, low in zip(units[::2], units[1::2], strict=True)
+    )
 
 
 def _as_json(reading: Reading | None, number: int) -> bytes:
     if reading is None:
         return b"null"
-    return msgspec.json.encode(
+    known = msgspec.json.encode(
         {
             "line_number": number,
             "component": reading.line.component,
@@ -54,6 +86,7 @@ def _as_json(reading: Reading | None, number: int) -> bytes:
             "fields": reading.line.fields,
         }
     )
+    return _escaped(known)
 
 
 _COLUMNS = ("LINE", "COMPONENT", "CODE", "CLASS", "NVIDIA SAYS", "WE DO", "MEANING")
@@ -103,7 +136,7 @@ def explain(*, as_json: bool) -> None:
     transcript, worst, unknown, total = Transcript(), Severity.INFO, False, 0
     rows: list[tuple[str, ...]] = [_COLUMNS]
     try:
-        for total, line in enumerate(_input_lines(sys.stdin.buffer), 1):
+        for total, line in enumerate(_input_lines(), 1):
             reading = transcript.read(line)
             if reading is not None:
                 worst = max(worst, reading.severity)
@@ -119,9 +152,6 @@ def explain(*, as_json: bool) -> None:
     except BrokenPipeError:
         # The reader went away (`| head`). Python would complain again while closing: give it a sink.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-    except OSError as error:
-        click.echo(f"komainu explain: standard input cannot be read: {error}", err=True)
-        sys.exit(2)
     sys.exit(_exit_code(worst, unknown=unknown))
 
 
