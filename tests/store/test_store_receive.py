@@ -1,10 +1,12 @@
 from __future__ import annotations
 
+import contextlib
 import threading
 from typing import Any
 
 import msgspec
 import pytest
+from structlog.testing import capture_logs
 from tests.store.samples import (
     BOOT,
     GRADES,
@@ -25,13 +27,14 @@ from tests.store.samples import (
 
 from komainu.core.decision import Action
 from komainu.core.errors import InputError, StorageError
-from komainu.core.names import JobId, NodeKey, NodeName
+from komainu.core.names import JobId, NodeKey, NodeName, stable_id
 from komainu.core.node import HELD_BY_PROLOG, NodePolicy, NodeVerdict
 from komainu.core.observation import Finding, ObservationKind
 from komainu.core.situation import Settled, Thought
 from komainu.core.verdict import Severity, Verdict
 from komainu.core.wire import GpuSeen, Hardware
 from komainu.store import SqlStore
+from komainu.store.queries import health
 
 
 def test_what_is_received_comes_back_as_it_was(store: SqlStore) -> None:
@@ -228,6 +231,78 @@ def test_pruning_forgets_observations_and_keeps_findings(store: SqlStore) -> Non
     assert store.changes(0) == []
     store.receive(batch(finding("F-2")), later(2))
     assert [change.seq for change in store.changes(0)] == [2]
+
+
+def _many(severity: Severity, idents: range, code: str = "GPU-XID-13") -> tuple[Finding, ...]:
+    return tuple(
+        msgspec.structs.replace(finding(f"F-{severity}-{n}", code=code), severity=severity)
+        for n in idents
+    )
+
+
+@pytest.fixture
+def small(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(health, "MOST_OPEN", 10)
+    monkeypatch.setattr(health, "FIRST_OF_CODE", 2)
+
+
+@pytest.mark.usefixtures("small")
+def test_of_a_node_that_floods_the_newest_light_findings_are_only_counted(store: SqlStore) -> None:
+    with capture_logs() as logs:
+        first = store.receive(batch(*_many(Severity.WATCH, range(8))), NOW)
+        second = store.receive(batch(*_many(Severity.WATCH, range(8, 15))), later(1))
+        third = store.receive(batch(*_many(Severity.INFO, range(5))), later(2))
+    assert [len(got.findings) for got in (first, second, third)] == [8, 2, 0]
+    assert store.count_findings() == 10
+    (said,) = [one.data for one in store.history(KEY, 10).spoken]
+    assert said == {"event": "findings_not_kept", "count": 10}
+    assert [one["event"] for one in logs] == ["findings_not_kept"]  # once an hour, not once a batch
+    store.receive(batch(*_many(Severity.INFO, range(1))), later(3600))
+    assert len(store.history(KEY, 10).spoken) == 2
+
+
+def test_a_node_cannot_take_the_id_of_what_the_server_will_say(store: SqlStore) -> None:
+    """A node that guessed the next one once kept every look at the scheduler from being kept."""
+    store.mirror(C, [shown()], [], NOW)
+    for seq in range(1, 20):
+        for prefix in ("O-", "S-"):
+            ident = stable_id(KEY.cluster, KEY.node, str(seq), "scheduler", prefix=prefix)
+            with contextlib.suppress(InputError):
+                store.receive(batch(observations=(observation(ident),)), NOW)
+    store.mirror(C, [shown("n1", "DRAIN")], [], later(1))
+    (record,) = store.node_records(C)
+    assert record.scheduler == shown("n1", "DRAIN")
+
+
+@pytest.mark.usefixtures("small")
+def test_what_weighs_has_room_of_its_own_beside_a_flood(store: SqlStore) -> None:
+    store.receive(batch(*_many(Severity.WATCH, range(20))), NOW)
+    condemning = _many(Severity.FATAL, range(11), "GPU-XID-79")
+    got = store.receive(batch(*condemning), NOW)
+    assert got.findings == tuple(one.id for one in condemning[:10])
+
+
+@pytest.mark.usefixtures("small")
+def test_a_code_not_seen_before_gets_through_a_flood_of_others(store: SqlStore) -> None:
+    """The site's policy may grade that code higher than whoever found it."""
+    store.receive(batch(*_many(Severity.WATCH, range(20))), NOW)
+    got = store.receive(batch(*_many(Severity.INFO, range(5), "GPU-XID-63")), NOW)
+    assert len(got.findings) == 2
+    for number in range(30):
+        store.receive(batch(*_many(Severity.INFO, range(number, number + 1), f"X-{number}")), NOW)
+    assert store.count_findings() == 20
+
+
+@pytest.mark.usefixtures("small")
+def test_another_node_and_a_released_one_have_their_room(store: SqlStore) -> None:
+    store.receive(batch(*_many(Severity.WATCH, range(20))), NOW)
+    other = store.receive(batch(finding("F-1", node="n2"), node="n2"), NOW)
+    assert other.findings == ("F-1",)
+    gone = tuple(f"F-1-{n}" for n in range(10))
+    back = decision("D-1", Action.RESUME, findings=gone)
+    store.remember(Thought(cluster=C, decisions=(back,), released=gone), NOW)
+    again = store.receive(batch(*_many(Severity.WATCH, range(30, 33))), NOW)
+    assert len(again.findings) == 3
 
 
 def test_pruning_forgets_what_the_gate_answered_and_nothing_still_waits_for(

@@ -28,7 +28,7 @@ class ObservationKind(enum.StrEnum):
     """The gate let a job in or refused it. data: see core/gate.py GateRecord fields."""
     AGENT = "agent"
     """The agent speaks of itself. data: event (started, stopping, spool_dropped), and what of it; or
-    the server of it: event enrolled_again."""
+    the server of it: events enrolled_again and findings_not_kept (count)."""
     SCHEDULER = "scheduler"
     """The scheduler's view of a node changed. data: state, flags, reason, reason_by."""
 

@@ -105,6 +105,7 @@ def _listed(data: _Data) -> str:
 _EVENTS = {
     "started": "started",
     "stopping": "is stopping",
+    "findings_not_kept": "sent more findings than are kept of one node; the newest were only counted",
     "enrolled_again": "enrolled again: its token from before is void",
     "spool_dropped": "dropped kernel lines that no finding rests on: its spool was full",
 }

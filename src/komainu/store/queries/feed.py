@@ -14,6 +14,10 @@ from komainu.ports import Changed
 from komainu.store.tables import changes, feed_counter
 
 _ID = re.compile(r"[A-Za-z0-9_.:+\-]{1,128}")
+OURS = "S-"
+"""How the ids of the server's own observations begin: a node that could guess one would stand in the
+way of the next look at the scheduler.
+"""
 CHUNK = 400
 """Ids in one IN (…): SQLite allows 32,766 parameters, and short statements are planned faster."""
 
@@ -81,10 +85,10 @@ def prune(connection: Connection, before: datetime) -> None:
 
 def checked_id(what: str, text: str) -> str:
     """An id that came from outside, or InputError."""
-    if not _ID.fullmatch(text):
+    if not _ID.fullmatch(text) or text.startswith(OURS):
         raise InputError(
             f"{what} id {text[:60]!r} is not usable: expected at most 128 letters, digits or "
-            "'_.:+-'. Ids are made by core.names.stable_id."
+            f"'_.:+-', not beginning with {OURS}. Ids are made by core.names.stable_id."
         )
     return text
 

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from datetime import datetime, timedelta
 from typing import Any
 
 import msgspec
+import structlog
 from sqlalchemy import (
     Connection,
     Row,
@@ -18,19 +20,24 @@ from sqlalchemy import (
     update,
 )
 
-from komainu.core.names import ClusterName, NodeKey, NodeName
+from komainu.core.names import ClusterName, NodeKey, NodeName, stable_id
 from komainu.core.node import NodePolicy, weighs
 from komainu.core.observation import Finding, Observation, ObservationKind
 from komainu.core.record import FindingRecord
 from komainu.core.verdict import Severity, Verdict
 from komainu.core.wire import MAX_BATCH, Batch
-from komainu.store.queries.feed import CHUNK, Writing, checked_id, plain
+from komainu.store.queries.feed import CHUNK, OURS, Writing, checked_id, plain
 from komainu.store.queries.inventory import observation_row
 from komainu.store.tables import findings, observations
 
+log = structlog.get_logger()
 _encode = msgspec.json.Encoder(order="deterministic").encode
 _finding = msgspec.json.Decoder(Finding).decode
 _observation = msgspec.json.Decoder(Observation).decode
+MOST_OPEN, FIRST_OF_CODE = 2000, 20
+"""Open findings kept of a node, light and heavy each, and of one code beyond that: a node that sends
+more has a fault in its software, and would fill the database and every page.
+"""
 SPOKEN = (
     ObservationKind.AGENT,
     ObservationKind.KERNEL_GAP,
@@ -62,7 +69,7 @@ def keep_observations(tx: Writing, key: NodeKey, sent: Sequence[Observation]) ->
 
 
 def keep_findings(tx: Writing, key: NodeKey, sent: Sequence[Finding]) -> list[Finding]:
-    """Keep those not yet known, open, and return them."""
+    """Keep those not yet known, open, and return them; of a node that has very many, only some."""
     by_id = {checked_id("finding", one.id): one for one in sent}
     for part in chunks(list(by_id)):
         query = select(findings.c.id).where(
@@ -72,12 +79,85 @@ def keep_findings(tx: Writing, key: NodeKey, sent: Sequence[Finding]) -> list[Fi
         )
         for known in tx.connection.execute(query).scalars().all():
             del by_id[known]
-    new = list(by_id.values())
+    new = _within_bounds(tx, key, list(by_id.values()))
     if new:
         tx.connection.execute(insert(findings), [_row(one, tx.now) for one in new])
     for one in new:
         tx.changed(key.cluster, key.node, "finding", one.id)
     return new
+
+
+def _within_bounds(tx: Writing, key: NodeKey, new: Sequence[Finding]) -> list[Finding]:
+    """Those of `new` that are kept. Beyond MOST_OPEN a node's light findings are only counted, save the
+    first of each code (the site's policy may grade that one higher); its heavy ones have as much room
+    of their own.
+    """
+    if not new:
+        return []
+    of_code, light, heavy = _open_now(tx.connection, key)
+    kept: list[Finding] = []
+    for one in new:
+        code = plain(one.code, 64)
+        if _is_light(one.severity, one.verdict):
+            rare = of_code[code] < FIRST_OF_CODE and light < 2 * MOST_OPEN
+            fits = light < MOST_OPEN or rare
+            light += fits
+        else:
+            fits = heavy < MOST_OPEN
+            heavy += fits
+        if fits:
+            of_code[code] += 1
+            kept.append(one)
+    if len(kept) < len(new):
+        _only_counted(tx, key, len(new) - len(kept))
+    return kept
+
+
+def _open_now(connection: Connection, key: NodeKey) -> tuple[Counter[str], int, int]:
+    """A node's open findings: by code, and how many are light and heavy."""
+    kind = (findings.c.code, findings.c.severity, findings.c.verdict)
+    query = select(*kind, func.count()).group_by(*kind)
+    query = _where(query, key.cluster, key.node, None, open_only=True)
+    of_code: Counter[str] = Counter()
+    light = heavy = 0
+    for code, severity, verdict, number in connection.execute(query):
+        of_code[code] += number
+        if _is_light(Severity(severity), Verdict(verdict)):
+            light += number
+        else:
+            heavy += number
+    return of_code, light, heavy
+
+
+def _is_light(severity: Severity, verdict: Verdict) -> bool:
+    return verdict is Verdict.FAULT and severity <= Severity.WATCH
+
+
+def _only_counted(tx: Writing, key: NodeKey, number: int) -> None:
+    """One line an hour in the node's history says how many were not kept."""
+    hour = tx.now.strftime("%Y-%m-%dT%H")
+    ident = stable_id(key.cluster, key.node, "findings_not_kept", hour, prefix=OURS)
+    this = (
+        observations.c.cluster == key.cluster,
+        observations.c.node == key.node,
+        observations.c.id == ident,
+    )
+    before = tx.connection.execute(select(observations.c.body).where(*this)).scalar()
+    if before is not None:
+        number += int(_observation(before).data["count"] or 0)
+    said = Observation(
+        id=ident,
+        cluster=key.cluster,
+        node=key.node,
+        kind=ObservationKind.AGENT,
+        at=tx.now,
+        data={"event": "findings_not_kept", "count": number},
+    )
+    if before is None:
+        log.warning("findings_not_kept", node=str(key), open_at_most=MOST_OPEN)
+        tx.connection.execute(insert(observations), [observation_row(said, tx.now)])
+    else:
+        tx.connection.execute(update(observations).where(*this).values(body=_encode(said).decode()))
 
 
 def rests_on_unknown(connection: Connection, batch: Batch, key: NodeKey) -> bool:

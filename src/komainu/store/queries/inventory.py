@@ -15,7 +15,7 @@ from komainu.core.observation import Observation, ObservationKind
 from komainu.core.record import ClusterRecord, NodeRecord
 from komainu.core.situation import NodeSituation
 from komainu.core.wire import MAX_ORDERS, Batch, Hardware
-from komainu.store.queries.feed import Writing, plain
+from komainu.store.queries.feed import OURS, Writing, plain
 from komainu.store.tables import clusters, nodes, observations
 
 _encode = msgspec.json.Encoder(order="deterministic").encode
@@ -210,7 +210,7 @@ def _tell(
     if old is not None and node is not None and _standing(old) == _standing(node):
         return None
     return Observation(
-        id=stable_id(cluster, name, str(seq), "scheduler", prefix="O-"),
+        id=stable_id(cluster, name, str(seq), "scheduler", prefix=OURS),
         cluster=cluster,
         node=name,
         kind=ObservationKind.SCHEDULER,

@@ -10,7 +10,7 @@ from komainu.core.errors import InputError
 from komainu.core.names import ClusterName, NodeKey, NodeName, stable_id
 from komainu.core.observation import Observation, ObservationKind
 from komainu.core.record import Joined, Person
-from komainu.store.queries.feed import Writing
+from komainu.store.queries.feed import OURS, Writing
 from komainu.store.queries.inventory import (
     ensure_cluster,
     ensure_node,
@@ -149,7 +149,7 @@ def enrol(tx: Writing, join_token: str, key: NodeKey, node_token: str) -> Joined
 def _again(tx: Writing, key: NodeKey) -> Observation:
     """A line of the node's history: the agent from before is shut out."""
     return Observation(
-        id=stable_id(key.cluster, key.node, "enrolled", tx.now.isoformat(), prefix="O-"),
+        id=stable_id(key.cluster, key.node, "enrolled", tx.now.isoformat(), prefix=OURS),
         cluster=key.cluster,
         node=key.node,
         kind=ObservationKind.AGENT,
