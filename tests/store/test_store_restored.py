@@ -5,6 +5,7 @@ from __future__ import annotations
 from datetime import datetime
 
 import msgspec
+import pytest
 from tests.store.samples import KEY, NOW, C, batch, drained, finding, later, order
 
 from komainu.core.decision import Order, OrderKind
@@ -14,6 +15,7 @@ from komainu.core.verdict import Verdict
 from komainu.core.wire import Batch
 from komainu.quarantine.decide.verdict import OrdersState, apply_order
 from komainu.store import SqlStore
+from komainu.store.queries import health
 
 
 def _told(store: SqlStore, after: int) -> list[tuple[int, int, str]]:
@@ -119,3 +121,12 @@ def test_a_verdict_that_rests_on_findings_never_received_makes_the_node_a_strang
     assert store.receive(_standing_on("F-1", "F-2"), later(3)).stranger
     assert store.receive(_standing_on("F\x00"), later(4)).stranger
     assert not store.receive(batch(verdict=Verdict.OK), later(5)).stranger
+
+
+def test_a_node_of_which_no_more_is_kept_is_not_asked_for_more(
+    store: SqlStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(health, "MOST_OPEN", 2)
+    store.receive(batch(*[finding(f"F-{number}") for number in range(4)]), NOW)
+    assert store.count_findings() == 2
+    assert not store.receive(_standing_on("F-0", "F-3"), later(1)).stranger

@@ -162,7 +162,8 @@ def _only_counted(tx: Writing, key: NodeKey, number: int) -> None:
 
 def rests_on_unknown(connection: Connection, batch: Batch, key: NodeKey) -> bool:
     """Whether the verdict names findings that nobody has sent here: the node sent them to a database
-    that was lost, or had no server then. A full batch may have left some for the next one.
+    that was lost, or had no server then. A full batch may have left some for the next one, and while
+    MOST_OPEN are kept of the node they would not be kept this time either.
     """
     if batch.verdict is None or len(batch.findings) >= MAX_BATCH:
         return False
@@ -174,7 +175,7 @@ def rests_on_unknown(connection: Connection, batch: Batch, key: NodeKey) -> bool
             findings.c.id.in_(part),
         )
         named -= set(connection.execute(query).scalars())
-    return bool(named)
+    return bool(named) and max(_open_now(connection, key)[1:]) < MOST_OPEN
 
 
 def _row(finding: Finding, now: datetime) -> dict[str, object]:
