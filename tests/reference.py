@@ -123,7 +123,7 @@ def configuration() -> str:
 def help_text(command: click.Command, name: str, above: click.Context | None = None) -> list[str]:
     """One command's help, then its subcommands'. In its real context: -h is inherited from above."""
     # click keeps the help option of the context that asked first: of a test that ran a command alone.
-    command._help_option = None  # noqa: SLF001 (there is no other way to make it forget)
+    command._help_option = None
     context = click.Context(
         command,
         info_name=name,
