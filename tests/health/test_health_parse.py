@@ -486,6 +486,43 @@ def test_the_severity_word_grades_an_sxid(line: str, code: int, severity: Severi
         ("nvme nvme1: I/O 22 QID 0 timeout, disable controller", "nvme", "timeout"),
         ("nvme nvme0: I/O tag 17 (1011) QID 0 timeout, completion polled", "nvme", "timeout"),
         ("block nvme1n1: no usable path - requeuing I/O", "nvme", "path"),
+        ("XFS (nvme1n1p1): log I/O error -5", "nvme", "file system"),
+        (
+            'XFS (nvme1n1p1): metadata I/O error in "xfs_da_read_buf+0x9e/0x100" at daddr 0x40 len 8 error 5',
+            "nvme",
+            "file system",
+        ),
+        (
+            "XFS (nvme0n1): Filesystem has been shut down due to log error (0x2).",
+            "nvme",
+            "file system",
+        ),
+        (
+            "XFS (nvme0n1): Corruption of in-memory data (0x8) detected at xfs_defer_finish_noroll+0x1/0x2",
+            "nvme",
+            "file system",
+        ),
+        (
+            "EXT4-fs error (device nvme0n1p2): ext4_find_entry:1455: inode #131073: comm ls: reading directory lblock 0",
+            "nvme",
+            "file system",
+        ),
+        ("EXT4-fs (nvme0n1p2): Remounting filesystem read-only", "nvme", "file system"),
+        (
+            "mce: Uncorrected hardware memory error in user-access at 3c1f2e0040",
+            "dram",
+            "user-access",
+        ),
+        (
+            "NVRM: krcWatchdog_IMPL: RC watchdog: GPU is probably locked!  Notify Timeout Seconds: 7",
+            "gpu",
+            "rc-watchdog",
+        ),
+        (
+            "NVRM: GPU0 krcWatchdog_IMPL: RC watchdog: GPU is probably locked!  Notify Timeout Seconds: 7",
+            "gpu",
+            "rc-watchdog",
+        ),
         ("NVRM: GPU at 0000:01:00.0 has fallen off the bus.", "gpu", "79"),
         (
             "NVRM: GPU 0000:09:00.0: rm_init_adapter failed, device minor number 0",

@@ -40,6 +40,7 @@ _NVRM = {
         r"(?:RmInitAdapter failed!(?: \((?P<where>[0-9A-Fa-fx:]{3,40})\))?|rm_init_adapter(?:\(\d+\))? failed)"
     ),
     "GPU-GSP-BOOT-FAILED": rf"{_GPU}unexpected WPR2 already up",
+    "GPU-WATCHDOG": rf"{_GPU}(?:RC watchdog: )?GPU is probably locked!",
     "GPU-GSP-RATE-LIMITED": rf"{_GPU}Rate limiting GSP RPC error prints(?: for GPU at (?:PCI:)?{_D})?",
 }
 _NVIDIA = {
@@ -110,6 +111,7 @@ _ERRORS = {
         r"(?:\{(?P<record>\d{1,6})\}\[Hardware Error\]: "
         r"|\[Hardware Error\]: +(?:event severity|Hardware error from APEI|section_type|Error \d+, type))"
     ),
+    "DRAM-USER-ACCESS": r"mce: Uncorrected hardware memory error in user-access at ",
     "CPU-MCE": r"(?:mce: )?\[Hardware Error\]: ",
     "NVME-IO-ERROR": (
         r"(?:\w+: )?(?:I/O|critical \w+|timeout|recoverable transport) error, dev (?P<device>nvme\w{1,20})[, ]"
@@ -155,6 +157,17 @@ _NVME = {
     "NVME-IO-ERROR": (
         r"(?:nvme )?(?P<device>nvme\d{1,4}n\d+): [\w/ \-]{1,40}\(0x[0-9a-f]{1,4}\)(?: @ LBA \d+, \d+ blocks)?, "
         r"I/O Error \("
+    ),
+}
+_PARTITION = r"nvme\d{1,4}n\d{1,4}(?:p\d{1,4})?"
+_FILE_SYSTEM = {
+    "NVME-FS-ERROR": (
+        rf"XFS \((?P<device>{_PARTITION})\): (?:(?:metadata|log) I/O error|(?:Log )?I/O Error Detected|writeback error on |"
+        r"Metadata (?:corruption|CRC error) detected|Corruption (?:detected|of in-memory data)|"
+        r"Internal error |xfs_do_force_shutdown\(|Filesystem has been shut down due to )"
+        rf"|EXT4-fs error \(device (?P<ext4>{_PARTITION})\): "
+        rf"|EXT4-fs \((?P<mounted>{_PARTITION})\): (?:I/O error|Remounting filesystem read-only|"
+        r"previous I/O error |Delayed block allocation failed)"
     ),
 }
 _LUSTRE = {
@@ -223,6 +236,7 @@ class _Family:
 
 _ERRORS_FAMILY = _Family(_ERRORS)
 _AER_FAMILY = _Family(_AER, _ANY_PCI)
+_FILE_SYSTEM_FAMILY = _Family(_FILE_SYSTEM)
 _INFO_FAMILY = _Family(_INFO)
 _LOCKUP_FAMILY = _Family(_LOCKUP)
 _NIC_FAMILY = _Family(_NIC, _MLX5)
@@ -240,6 +254,8 @@ _BY_HEAD = {
     "INFO": _INFO_FAMILY,
     "rcu:": _INFO_FAMILY,
     "nvme": _Family(_NVME),
+    "XFS ": _FILE_SYSTEM_FAMILY,
+    "EXT4": _FILE_SYSTEM_FAMILY,
     "Lust": _Family(_LUSTRE),
     "LNet": _OTHER_FAMILY,
     "nfs:": _OTHER_FAMILY,
@@ -294,7 +310,7 @@ def _line(key: str, groups: dict[str, str]) -> Line:
     return Line("", str(fields.get("number", "")), key, device, fields)
 
 
-_DEVICE_GROUPS = ("device", "lost", "probed", "buffer")
+_DEVICE_GROUPS = ("device", "lost", "probed", "buffer", "ext4", "mounted")
 
 # Bits of the correctable status register, PCIe base specification 7.8.4.
 _CORRECTED_BITS = 0b1111_0001_1100_0001
