@@ -10,7 +10,7 @@ import msgspec
 from komainu.core.decision import FINAL, Action, Decision, Order, OrderKind, Outcome, Result
 from komainu.core.gate import record_of_data
 from komainu.core.names import ClusterName, NodeKey, NodeName
-from komainu.core.node import HELD_BY_PROLOG, NodePolicy, SchedulerJob, SchedulerNode
+from komainu.core.node import HELD_BY_PROLOG, NodePolicy, NodeVerdict, SchedulerJob, SchedulerNode
 from komainu.core.observation import Finding, ObservationKind
 from komainu.core.situation import ClusterSituation, NodeSituation, Refusal, Thought
 from komainu.core.wire import Batch
@@ -56,6 +56,7 @@ class MemoryStore:
         self.view: dict[NodeName, SchedulerNode] = {}
         self.viewed_at: datetime | None = None
         self.tripped_at: datetime | None = None
+        self.said: dict[NodeKey, NodeVerdict] = {}
 
     def receive(self, batch: Batch, now: datetime) -> Received:
         new = [f for f in batch.findings if f.id not in self.found]
@@ -65,6 +66,8 @@ class MemoryStore:
                 record = record_of_data(o.data)
                 refusal = Refusal(observation=o.id, at=o.at, record=record, received=now)
                 self.refused[o.id] = (o.node, refusal)
+        if batch.verdict is not None:
+            self.said[NodeKey(ClusterName(batch.cluster), NodeName(batch.node))] = batch.verdict
         return Received(findings=tuple(f.id for f in new))
 
     def situation(self, key: NodeKey, now: datetime) -> NodeSituation:
@@ -90,6 +93,15 @@ class MemoryStore:
                 for node, refusal in self.refused.values()
                 if node == key.node and refusal.observation not in self.settled
             ),
+            released_jobs=frozenset(
+                r.decision.job
+                for r in rows
+                if r.decision.action is Action.RELEASE_JOB
+                and r.decision.job is not None
+                and r.allowed_at > now - timedelta(minutes=10)
+            ),
+            returning=any(r.decision.action is Action.RESUME and not r.final for r in node_rows),
+            verdict=self.said.get(key),
             advise_only=bool(advice) and advice[-1].value == "on",
             policy_ordered=policies[-1].policy_version if policies else "",
         )

@@ -32,7 +32,7 @@ from komainu import flow
 from komainu.core.decision import Decision, Outcome, Result
 from komainu.core.gate import GateRecord, Why, record_data
 from komainu.core.names import JobId, NodeKey, NodeName
-from komainu.core.node import Phase
+from komainu.core.node import NodeVerdict, Phase
 from komainu.core.observation import Finding, Observation, ObservationKind
 from komainu.core.verdict import Severity, Verdict
 from komainu.core.wire import Batch
@@ -58,11 +58,12 @@ class ModelNode:
     def __init__(self, name: NodeName) -> None:
         self.key = NodeKey(CLUSTER, name)
         self.findings: list[Finding] = []
+        """All it knows of, told or not."""
         self.unsent: list[Finding | Observation] = []
         self.orders = OrdersState()
 
-    def gate(self, now: datetime) -> Why:
-        """What the gate answers: a confirming fault is refused after its bounded wait."""
+    def said(self, now: datetime) -> NodeVerdict:
+        """Its verdict, when the bounded wait for the server is over."""
         known = {f.id: now - timedelta(hours=1) for f in self.findings}
         checks = {"kernel-log": Verdict.OK}
         policy = self.orders.policy
@@ -70,7 +71,11 @@ class ModelNode:
             self.findings, self.orders, policy, checks, False, now, known_since=known
         )
         assert said.phase is not Phase.CONFIRMING
-        return Why.FAULT if said.verdict is Verdict.FAULT else Why.OK
+        return said
+
+    def gate(self, now: datetime) -> Why:
+        """What the gate answers: a confirming fault is refused after its bounded wait."""
+        return Why.FAULT if self.said(now).verdict is Verdict.FAULT else Why.OK
 
 
 class Cluster(RuleBasedStateMachine):
@@ -87,6 +92,7 @@ class Cluster(RuleBasedStateMachine):
         self.store = self.make_store()
         self.nodes = {name: ModelNode(name) for name in NAMES}
         self.number = 0
+        self.forgotten: set[NodeName] = set()
         self.die: str = ""
         self.centre = flow.Centre(
             cluster=CLUSTER,
@@ -125,6 +131,25 @@ class Cluster(RuleBasedStateMachine):
         node = self.nodes[name]
         node.findings.append(new)
         node.unsent.append(new)
+
+    @rule(name=node_names)
+    def a_fault_strikes_that_the_server_forgets(self, name: NodeName) -> None:
+        """It is restored from a backup: the node has reported it, and will not again."""
+        self.nodes[name].findings.append(finding(self.next(), name, at=self.clock.time))
+        self.forgotten.add(name)
+
+    @rule(name=node_names)
+    def a_node_is_given_back_and_breaks_again(self, name: NodeName) -> None:
+        """Within the ten minutes for which the refusal of a job of srun stays open."""
+        for _ in range(2):
+            self.a_fault_strikes(name, Severity.FATAL)
+            self.a_job_starts(name, by_srun=True)
+            self.an_agent_reports(name)
+            self.slurm.broken = False
+            self.run(flow.turn(self.centre))
+            self.a_person_asks(name, "release")
+            self.an_agent_reports(name)
+            self.run(flow.turn(self.centre))
 
     @rule(name=node_names, by_srun=st.booleans())
     def a_job_starts(self, name: NodeName, by_srun: bool) -> None:
@@ -244,6 +269,7 @@ class Cluster(RuleBasedStateMachine):
             observations=[one for one in node.unsent if isinstance(one, Observation)],
             findings=[one for one in node.unsent if isinstance(one, Finding)],
             orders_seen=node.orders.seen,
+            verdict=node.said(now),
         )
         self.store.receive(batch, now)
         self.store.receive(batch, now)
@@ -323,7 +349,10 @@ class Cluster(RuleBasedStateMachine):
             self.a_job_is_released_once()
         held = [job.id for job in self.slurm.queue.values() if job.held]
         assert held == [], "jobs are still held because of our refusals"
-        assert self.slurm.owned("gate") == set(), "a drain Slurm made for us is nobody's"
+        for name in self.slurm.owned("gate"):
+            seen = self.store.situation(NodeKey(CLUSTER, name), self.clock.time)
+            in_the_open = name in self.forgotten and seen.held_back is not None
+            assert in_the_open, f"a drain Slurm made for us on {name} is nobody's"
         assert len(self.slurm.owned("komainu")) <= ROOM
         self._nothing_bad_is_in_service_unknown()
 

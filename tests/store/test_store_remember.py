@@ -20,8 +20,9 @@ from tests.store.samples import (
 )
 
 from komainu.core.decision import Action, Decision, OrderKind, Result
-from komainu.core.names import NodeKey, NodeName
+from komainu.core.names import JobId, NodeKey, NodeName
 from komainu.core.situation import Thought
+from komainu.core.verdict import Verdict
 from komainu.store import SqlStore, open_store
 
 
@@ -333,3 +334,25 @@ def test_the_newest_removal_stands_also_after_the_clock_was_set_back(store: SqlS
     standing = store.situation(KEY, NOW).standing
     assert standing is not None
     assert standing.id == "D-3"
+
+
+def test_a_situation_says_what_the_node_said_and_that_it_is_on_its_way_back(
+    store: SqlStore,
+) -> None:
+    store.receive(batch(verdict=Verdict.FAULT), NOW)
+    store.remember(drained(), NOW)
+    seen = store.situation(KEY, NOW)
+    assert seen.verdict is not None
+    assert (seen.verdict.verdict, seen.returning) == (Verdict.FAULT, False)
+    store.remember(Thought(cluster=C, decisions=(_resume(),)), later(1))
+    assert store.situation(KEY, later(1)).returning
+    store.note([outcome("D-2")])
+    assert not store.situation(KEY, later(2)).returning
+
+
+def test_a_job_released_because_of_a_node_is_remembered_for_ten_minutes(store: SqlStore) -> None:
+    freed = msgspec.structs.replace(decision("D-7", Action.RELEASE_JOB), job=JobId("7"))
+    store.remember(Thought(cluster=C, decisions=(freed,)), NOW)
+    assert store.situation(KEY, later(599)).released_jobs == {JobId("7")}
+    assert store.situation(KEY, later(601)).released_jobs == frozenset()
+    assert store.situation(NodeKey(C, NodeName("n2")), later(1)).released_jobs == frozenset()

@@ -78,11 +78,11 @@ class Policy(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
         return timedelta(seconds=self.decision_expires_s)
 
     def for_node(self) -> NodePolicy:
-        """The part a node needs."""
+        """The part a node needs. Under advise only nothing is done, so no gate refuses the unsure."""
         return NodePolicy(
             version=self.version,
             severity={code: _GRADES[grade] for code, grade in self.severity.items()},
-            stale=self.stale,
+            stale="open" if self.advise_only else self.stale,
             checking=self.checking,
             check_s=self.check_s,
             confirm_s=self.confirm_s,

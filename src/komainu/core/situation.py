@@ -13,7 +13,7 @@ import msgspec
 from komainu.core.decision import Decision, Order, Outcome, Result
 from komainu.core.gate import GateRecord
 from komainu.core.names import ClusterName, JobId, NodeKey, NodeName
-from komainu.core.node import SchedulerNode
+from komainu.core.node import NodeVerdict, SchedulerNode
 from komainu.core.observation import Finding
 
 
@@ -52,6 +52,12 @@ class NodeSituation(msgspec.Struct, frozen=True, kw_only=True):
     """When that view was kept (`mirror`'s now). An older view never counts against a newer act."""
     refusals: tuple[Refusal, ...] = ()
     """Not yet settled, oldest first."""
+    released_jobs: frozenset[JobId] = frozenset()
+    """Jobs whose release was decided because of this node within the last ten minutes."""
+    returning: bool = False
+    """Whether the node's return is decided and not yet done."""
+    verdict: NodeVerdict | None = None
+    """What the node last said of itself; None when it never has."""
     advise_only: bool = False
     """Whether the node's last ADVISE_ONLY order says on."""
     policy_ordered: str = ""

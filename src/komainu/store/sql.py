@@ -36,6 +36,9 @@ from komainu.store.connect import connect
 from komainu.store.queries import feed, gate, health, inventory, jobs, quarantine, remember
 from komainu.store.queries.feed import Writing
 
+RELEASED_ONCE_IN = timedelta(minutes=10)
+"""`NodeSituation.released_jobs` looks back so far."""
+
 
 def open_store(url: str) -> SqlStore:
     """The store at `url`, its tables brought up to date. Raises StorageError."""
@@ -114,6 +117,8 @@ class SqlStore(Accounts):
                 held_back=held.get(key.node),
                 last_decision=quarantine.last_decision(connection, key),
                 refusals=gate.refusals(connection, key),
+                released_jobs=quarantine.released_jobs(connection, key, now - RELEASED_ONCE_IN),
+                returning=quarantine.returning(connection, key),
             )
             return inventory.placed(connection, situation)
 

@@ -29,6 +29,7 @@ from komainu.quarantine.decide.adopt import (
     adoption,
     behind_the_drain,
     jobs_to_release,
+    refuses_again,
     undoing,
 )
 from komainu.quarantine.decide.guard import guard
@@ -113,12 +114,13 @@ def _weigh(
         return _Weighed(situation=situation, bad=bad, resumed=resumed)
     refusal = behind_the_drain(situation)
     drain = removal(situation, bad, policy, now, lost=lost)
-    wanted = drain
+    wanted = told = drain
     if refusal is not None:
         adopt = adoption(situation, refusal, bad, policy, now)
         standing = situation.standing
         taken = adopt is not None and standing is not None and standing.id == adopt.decision.id
         wanted = drain if taken else adopt
+        told = drain or (adopt if refuses_again(situation, refusal, policy) else None)
     if policy.advise_only and situation.standing is None:
         wanted = None
     return _Weighed(
@@ -126,22 +128,22 @@ def _weigh(
         bad=bad,
         refusal=refusal,
         wanted=wanted,
-        aside=_aside(situation, drain, refusal, policy),
+        aside=_aside(situation, told, refusal, policy),
     )
 
 
 def _aside(
-    situation: NodeSituation, drain: Proposal | None, refusal: Refusal | None, policy: Policy
+    situation: NodeSituation, wanted: Proposal | None, refusal: Refusal | None, policy: Policy
 ) -> Held | None:
     """What is recorded and not done, and not for want of room. A standing decision is not undone by
     it: it was allowed when it was made.
     """
-    if drain is None or situation.standing is not None:
+    if wanted is None or situation.standing is not None:
         return None
     if policy.advise_only:
-        return Held(decision=drain.decision, limit=_ADVISED, result=Result.ADVISED)
+        return Held(decision=wanted.decision, limit=_ADVISED, result=Result.ADVISED)
     if refusal is None and out_by_others(situation):
-        return Held(decision=drain.decision, limit=_BY_OTHERS, result=Result.FOREIGN)
+        return Held(decision=wanted.decision, limit=_BY_OTHERS, result=Result.FOREIGN)
     return None
 
 
@@ -158,7 +160,7 @@ def _settle(
     situation = weighed.situation
     decision = weighed.resumed or allowed or _undone(weighed, held, policy, now)
     decisions = () if decision is None else (decision,)
-    jobs, settled = jobs_to_release(situation, policy, now)
+    jobs, settled = jobs_to_release(situation, policy, now, decided=decision is not None)
     kept = weighed.aside or _as_drain(weighed, held, policy, now)
     known = {d.id for d in decisions} | ({kept.decision.id} if kept else set())
     return Thought(
@@ -172,9 +174,13 @@ def _settle(
 
 
 def _undone(weighed: _Weighed, held: Held | None, policy: Policy, now: datetime) -> Decision | None:
-    """The RESUME of a drain Slurm made of our refusal, when it cannot or need not become ours."""
+    """The RESUME of a drain Slurm made of our refusal, when it cannot or need not become ours, and
+    the gate lets the next job in.
+    """
     situation, refusal = weighed.situation, weighed.refusal
-    if refusal is None or situation.standing is not None:
+    if refusal is None or situation.standing is not None or situation.returning:
+        return None
+    if refuses_again(situation, refusal, policy):
         return None
     if policy.advise_only:
         why = _ADVISED
@@ -187,9 +193,9 @@ def _undone(weighed: _Weighed, held: Held | None, policy: Policy, now: datetime)
 
 def _as_drain(weighed: _Weighed, held: Held | None, policy: Policy, now: datetime) -> Held | None:
     """What the guard held back, as it would be done later: an adoption as the drain it stands for,
-    since the drain Slurm made is being undone.
+    since the drain Slurm made is being undone. Where no finding asks for one, it stays an adoption.
     """
     if held is None or held.decision.action is not Action.ADOPT:
         return held
     drain = removal(weighed.situation, weighed.bad, policy, now)
-    return None if drain is None else msgspec.structs.replace(held, decision=drain.decision)
+    return held if drain is None else msgspec.structs.replace(held, decision=drain.decision)

@@ -85,6 +85,7 @@ def guard(
     count = tally(whole, policy, now)
     allowed: list[Decision] = []
     held: list[Held] = []
+    trips = shut is not None
     for proposal in _worst_first(proposals):
         decision = proposal.decision
         if decision.action not in REMOVALS or decision.node in count.out:
@@ -93,10 +94,11 @@ def guard(
         limit = None if proposal.exempt else shut or count.met(policy)
         if limit is not None:
             held.append(Held(decision=decision, limit=limit))
+            trips = trips or proposal.trips
             continue
         allowed.append(decision)
         count = count.plus(decision.node)
-    return Guarded(allowed=tuple(allowed), held=tuple(held), tripped=bool(held) or shut is not None)
+    return Guarded(allowed=tuple(allowed), held=tuple(held), tripped=trips)
 
 
 def _worst_first(proposals: Iterable[Proposal]) -> Sequence[Proposal]:

@@ -38,6 +38,9 @@ class Proposal(msgspec.Struct, frozen=True, kw_only=True):
     urgency: Severity = Severity.DEGRADED
     exempt: bool = False
     """Passes however many nodes are out: policy names its code, or an admin forces it."""
+    trips: bool = True
+    """Whether the guard trips for want of room for it. Not for a node whose own gate has taken it
+    out already, for something that condemns no other: gates need no word for that."""
 
 
 def condemning(situation: NodeSituation, grades: NodePolicy) -> tuple[Finding, ...]:

@@ -89,7 +89,7 @@ def release(
         findings=closed,
         job=_refused_job(situation),
     )
-    jobs, settled = jobs_to_release(situation, policy, now)
+    jobs, settled = jobs_to_release(situation, policy, now, decided=True)
     told = order_of(decision, OrderKind.RELEASE, now)
     return Thought(
         decisions=(decision, *jobs),

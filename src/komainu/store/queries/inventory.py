@@ -126,6 +126,7 @@ def placed(connection: Connection, situation: NodeSituation) -> NodeSituation:
         scheduler_at=row.scheduler_seen if view else None,
         advise_only=row.advise_only,
         policy_ordered=row.policy_told,
+        verdict=_verdict(row.verdict) if row.verdict else None,
     )
 
 

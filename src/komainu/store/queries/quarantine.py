@@ -10,7 +10,7 @@ import msgspec
 from sqlalchemy import ColumnElement, Connection, Row, and_, exists, func, not_, or_, select
 
 from komainu.core.decision import Action, Decision, Order, Outcome, Result
-from komainu.core.names import ClusterName, NodeKey, NodeName
+from komainu.core.names import ClusterName, JobId, NodeKey, NodeName
 from komainu.core.record import DecisionRecord, Standing
 from komainu.store.queries.health import chunks
 from komainu.store.tables import decisions, nodes, orders, outcomes
@@ -105,6 +105,25 @@ def last_decision(connection: Connection, key: NodeKey) -> str:
         .order_by(decisions.c.number.desc())
     )
     return connection.execute(query.limit(1)).scalar() or ""
+
+
+def returning(connection: Connection, key: NodeKey) -> bool:
+    """Whether the node's return is decided and not yet done."""
+    query = select(decisions.c.id).where(
+        *_of(key), decisions.c.action == Action.RESUME.value, decisions.c.final.is_(False)
+    )
+    return connection.execute(query.limit(1)).first() is not None
+
+
+def released_jobs(connection: Connection, key: NodeKey, since: datetime) -> frozenset[JobId]:
+    """Jobs whose release was decided because of this node after `since`."""
+    query = select(decisions.c.body).where(
+        *_of(key),
+        decisions.c.action == Action.RELEASE_JOB.value,
+        decisions.c.remembered > since,
+    )
+    jobs = (_decision(body).job for body in connection.execute(query).scalars())
+    return frozenset(job for job in jobs if job is not None)
 
 
 def _of(key: NodeKey) -> tuple[ColumnElement[bool], ...]:
