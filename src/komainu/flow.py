@@ -22,6 +22,7 @@ from datetime import datetime
 from typing import Any
 
 import msgspec
+import structlog
 
 from komainu.core.decision import Decision, Outcome
 from komainu.core.names import ClusterName, NodeKey
@@ -29,6 +30,7 @@ from komainu.core.policy import Policy
 from komainu.core.situation import ClusterSituation, NodeSituation, Thought
 from komainu.ports import Clock, Scheduler, Store
 
+log = structlog.get_logger()
 Think = Callable[[Sequence[NodeSituation], ClusterSituation, Policy, datetime], Thought]
 Act = Callable[[Sequence[Decision], Scheduler, datetime], Awaitable[Sequence[Outcome]]]
 Aside = Callable[[Callable[[], Any]], Awaitable[Any]]
@@ -80,17 +82,43 @@ def consider(
     The caller runs one at a time per cluster, so that the guard counts truly.
     """
     store, policy = centre.store, centre.policy
-    situations = [store.situation(key, now) for key in nodes]
     whole = store.cluster_situation(centre.cluster, now, policy.guard.window_s)
     whole = msgspec.structs.replace(
         whole,
         looked=looked is not None,
         scheduler_started=None if looked is None else looked.started,
     )
-    thought = centre.rooms.think(situations, whole, policy, now)
+    thought = _think(centre, nodes, whole, now)
     thought = msgspec.structs.replace(thought, cluster=centre.cluster)
     store.remember(thought, now)
     return thought
+
+
+def _think(
+    centre: Centre, nodes: Sequence[NodeKey], whole: ClusterSituation, now: datetime
+) -> Thought:
+    """Think of all together; where that fails, of those that can be thought of, so that what one
+    node has sent does not keep the cluster's faults in service.
+    """
+    store, think, policy = centre.store, centre.rooms.think, centre.policy
+    try:
+        return think([store.situation(key, now) for key in nodes], whole, policy, now)
+    except (TypeError, ValueError):
+        sound = (_alone(centre, key, whole, now) for key in nodes)
+        return think([one for one in sound if one is not None], whole, policy, now)
+
+
+def _alone(
+    centre: Centre, key: NodeKey, whole: ClusterSituation, now: datetime
+) -> NodeSituation | None:
+    """The node's situation; None, and said loudly, when it cannot be read or thought of."""
+    try:
+        situation = centre.store.situation(key, now)
+        centre.rooms.think([situation], whole, centre.policy, now)
+    except (TypeError, ValueError):
+        log.exception("node_not_considered", cluster=key.cluster, node=key.node)
+        return None
+    return situation
 
 
 async def carry_out(centre: Centre) -> Sequence[Outcome]:
