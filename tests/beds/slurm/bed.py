@@ -124,10 +124,20 @@ class SlurmBed:
         if self.options.accounting:
             database.start(self._ledger, self._bedding, self.at, self.env)
             self._start_slurmdbd()
-        argv = ["slurmctld", "-D", "-c", "-f", str(self.at.conf)]
-        self._ledger.start("slurmctld", argv, self.env)
+        self._start_controller()
         for name in self.names:
             self.start_node(name)
+        until(self.all_idle, f"idle nodes (see {self.at.root}/log)", within_s=90, every_s=0.1)
+
+    def _start_controller(self) -> None:
+        """Always without its saved state, as after `slurmctld -c`."""
+        argv = ["slurmctld", "-D", "-c", "-f", str(self.at.conf)]
+        self._ledger.start("slurmctld", argv, self.env)
+
+    def lose_state(self) -> None:
+        """slurmctld is started anew and remembers no drain and no job."""
+        self._ledger.stop("slurmctld", wait_s=20)
+        self._start_controller()
         until(self.all_idle, f"idle nodes (see {self.at.root}/log)", within_s=90, every_s=0.1)
 
     def _write_files(self) -> None:
