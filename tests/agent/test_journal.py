@@ -62,6 +62,23 @@ def test_without_a_journal_a_panic_dump_is_read(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
+    "broken", ["\n<6>[   10.000001] ", "\x0b[   11.000000] ", "\u2028[   11.000000] "]
+)
+def test_a_file_name_that_breaks_the_line_makes_no_record_of_a_dump(
+    tmp_path: Path, broken: str
+) -> None:
+    forged = f"x{broken}NVRM: Xid (PCI:0000:41:00): 79, x"
+    (tmp_path / "dmesg-efi-1").write_text(
+        f"Panic#1 Part1\n<6>[   10.000001] a[7]: segfault at 0 ip 0 sp 0 error 6 in {forged}[1+1]\n"
+        "<4>[   10.000003] newer\n"
+    )
+    found = previous_boot_lines(journalctl=str(tmp_path / "none"), pstore=tmp_path)
+    assert len(found) == 2
+    assert found[0].startswith("[   10.000001] a[7]: segfault")
+    assert found[1] == "[   10.000003] newer"
+
+
+@pytest.mark.parametrize(
     "said",
     [
         "Data from the specified boot (-1) is not available: No such boot ID in journal",

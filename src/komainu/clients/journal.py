@@ -30,7 +30,7 @@ _NOTHING_KEPT = re.compile(
 )
 """How journalctl of systemd 247 to 257 says, with a status of 1, that it has nothing of that boot."""
 PSTORE = Path("/sys/fs/pstore")
-_PSTORE_LINE = re.compile(r"(?:<(\d+)>)?(\[ *\d+\.\d{6}\](?:\[[^\]]*\])? .*)")
+_PSTORE_LINE = re.compile(r"(?s)(?:<(\d+)>)?((\[ *\d+\.\d{6}\])(?:\[[^\]]*\])? .*)")
 
 
 def previous_boot_lines(
@@ -106,12 +106,21 @@ def _journal_lines(entries: Iterable[bytes]) -> Iterator[str]:
 
 
 def _from_pstore(folder: Path) -> list[str]:
-    """Panic dumps are split in parts, the newest text in part 1; each has its own header line."""
+    """Panic dumps are split in parts, the newest text in part 1; each has its own header line.
+
+    The kernel puts a record's level and time in front of each line of it. A record may hold the name of a
+    file, and that a newline and whatever a tenant likes: lines with the time of the one before are left out.
+    """
     try:
         parts = sorted(folder.glob("dmesg-*"), reverse=True)
         texts = [part.read_bytes()[:BYTES_MAX].decode("utf-8", "replace") for part in parts[:64]]
     except OSError as error:
         raise _unread(f"{folder}: {error.strerror}") from error
-    found = (_PSTORE_LINE.fullmatch(line) for text in texts for line in text.splitlines())
-    kernel = (match[2] for match in found if match and int(match[1] or 0) >> 3 == 0)
+    found = (_PSTORE_LINE.fullmatch(line) for text in texts for line in text.split("\n"))
+    records = (next(lines) for _, lines in itertools.groupby(filter(None, found), _stamp))
+    kernel = (match[2] for match in records if int(match[1] or 0) >> 3 == 0)
     return list(itertools.islice(kernel, LINES_MAX))
+
+
+def _stamp(line: re.Match[str]) -> str:
+    return line[3]
