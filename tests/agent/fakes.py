@@ -9,7 +9,7 @@ from collections.abc import AsyncIterator, Callable, Sequence
 from datetime import UTC, datetime, timedelta
 
 from komainu.core.decision import Order, OrderKind
-from komainu.core.errors import OutsideError, ServerError
+from komainu.core.errors import OutsideError, ServerError, ServerRefused
 from komainu.core.names import ClusterName, NodeKey, NodeName
 from komainu.core.node import NodeVerdict
 from komainu.core.observation import Finding, Observation
@@ -140,6 +140,10 @@ class FakeLink:
         self.down = False
         self.deaf = False
         """Takes findings and knows nothing of them afterwards."""
+        self.refuses: Callable[[set[str]], bool] = lambda _: False
+        """Whether it will not take a batch with these in it."""
+        self.refuses_all = False
+        self.refused = 0
         self.batches: list[Batch] = []
         self.observations: dict[str, Observation] = {}
         self.findings: dict[str, Finding] = {}
@@ -163,6 +167,10 @@ class FakeLink:
     async def send(self, batch: Batch) -> Reply:
         if self.down:
             raise ServerError("server is away")
+        held = {one.id for one in (*batch.findings, *batch.observations)}
+        if self.refuses_all or self.refuses(held):
+            self.refused += 1
+            raise ServerRefused("status 400, expected 200: out of bounds")
         self.batches.append(batch)
         self.observations |= {one.id: one for one in batch.observations}
         self.findings |= {one.id: one for one in batch.findings}

@@ -346,6 +346,54 @@ async def test_findings_wait_in_the_spool_while_the_server_is_away(bed: Bed) -> 
     await until(lambda: bed.server.codes == ["GPU-XID-79"])
 
 
+async def test_one_thing_the_server_refuses_keeps_nothing_else_from_it(bed: Bed) -> None:
+    """A batch that was refused was once sent again for ever, and all behind it waited."""
+    await bed.started()
+    bed.server.down = True
+    bed.kernel.write(XID_79)
+    for number in range(20):
+        bed.kernel.write(f"NVRM: Xid (PCI:0000:{number:02x}:00): 13, pid=1, name=a, x")
+    await until(lambda: len(bed.node.spool.parcel(500).findings) == 21)
+    poison = bed.node.spool.parcel(500).findings[7].id
+    bed.server.refuses = lambda held: poison in held
+    bed.server.down = False
+    for _ in range(60):
+        await bed.clock.forward(1)
+    assert len(bed.server.findings) == 20
+    assert poison not in bed.server.findings
+    (said,) = [o.data for o in bed.server.observations.values() if "why" in o.data]
+    assert said["event"] == "spool_refused"
+    assert said["id"] == poison
+    assert bed.node.spool.parcel(500).ids == []
+    bed.server.refuses = lambda _: False
+    await bed.stop()
+    await bed.started()  # tried again: the server, or the agent, may know better by now
+    await until(lambda: poison in bed.server.findings)
+
+
+async def test_a_batch_refused_with_nothing_in_it_blames_nothing(bed: Bed) -> None:
+    await bed.started()
+    bed.server.refuses_all = True
+    bed.kernel.write(XID_79)
+    for _ in range(30):
+        await bed.clock.forward(1)
+    assert 3 <= bed.server.refused < 60
+    bed.server.refuses_all = False
+    await bed.clock.forward(30)
+    await until(lambda: bed.server.codes == ["GPU-XID-79"])
+
+
+async def test_a_server_that_refuses_even_that_is_told_so_once(bed: Bed) -> None:
+    await bed.started()
+    await until(lambda: bed.node.spool.parcel(1).ids == [])
+    bed.server.refuses = bool
+    bed.kernel.write(XID_79)
+    for _ in range(30):
+        await bed.clock.forward(1)
+    assert bed.node.spool.parcel(1).ids == []
+    assert bed.server.refused < 20
+
+
 async def test_the_end_of_a_job_is_checked_before_the_verdict_settles(bed: Bed) -> None:
     await bed.started()
     await bed.becomes("OK/settled")

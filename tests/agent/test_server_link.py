@@ -16,7 +16,7 @@ import msgspec
 import pytest
 
 from komainu.clients.server_link import HttpLink
-from komainu.core.errors import ConfigError, ServerError
+from komainu.core.errors import ConfigError, ServerError, ServerRefused
 from komainu.core.wire import Batch, Enrol, Enrolled, Reply
 
 NOW = datetime(2026, 11, 30, tzinfo=UTC)
@@ -236,6 +236,26 @@ async def test_closing_ends_a_call_under_way(server: _Server, link: HttpLink) ->
     link.close()
     with pytest.raises(ServerError):
         await asyncio.wait_for(held, 2)
+
+
+@pytest.mark.parametrize("status", [400, 413])
+async def test_what_the_server_will_not_take_is_told_apart(
+    server: _Server, link: HttpLink, status: int
+) -> None:
+    await link.send(_batch())
+    server.answer = lambda *_: (status, b"no")
+    with pytest.raises(ServerRefused, match=f"status {status}"):
+        await link.send(_batch())
+
+
+@pytest.mark.parametrize(("path", "status"), [("enrol", 400), ("batches", 403), ("batches", 503)])
+async def test_a_refusal_that_is_not_of_the_batch_blames_nothing_in_it(
+    server: _Server, link: HttpLink, path: str, status: int
+) -> None:
+    server.answer = lambda p, body: (status, b"no") if p.endswith(path) else _accept(p, body)
+    with pytest.raises(ServerError) as caught:
+        await link.send(_batch())
+    assert not isinstance(caught.value, ServerRefused)
 
 
 async def test_a_token_of_several_words_is_refused(server: _Server, tmp_path: Path) -> None:

@@ -11,7 +11,7 @@ import pytest
 from tests.agent.fakes import KEY
 
 from komainu.agent.place import Cursor
-from komainu.agent.spool import Active, Spool
+from komainu.agent.spool import MOST_ASIDE, Active, Spool
 from komainu.core.errors import StorageError
 from komainu.core.observation import Component, Finding, Observation, ObservationKind
 from komainu.core.verdict import FaultClass, Severity
@@ -44,6 +44,31 @@ def spool(tmp_path: Path) -> Iterator[Spool]:
     one = Spool(tmp_path / "agent.db", 20_000)
     yield one
     one.close()
+
+
+def test_what_is_set_aside_is_tried_again_at_the_next_start(spool: Spool, tmp_path: Path) -> None:
+    spool.keep(findings=[_finding("F-1")], observations=[_seen("O-1"), _seen("O-2", debug=True)])
+    for ident in ("F-1", "O-2", "O-2"):
+        spool.set_aside(ident)
+    parcel = spool.parcel(10)
+    assert (parcel.ids, parcel.left) == (["O-1"], 0)
+    spool.keep(findings=[_finding("F-1")])
+    assert spool.parcel(10).ids == ["O-1"]
+    spool.close()
+    again = Spool(tmp_path / "agent.db", 20_000)
+    assert again.parcel(10).ids == ["F-1", "O-1", "O-2"]
+    again.close()
+
+
+def test_what_is_set_aside_does_not_fill_the_spool(tmp_path: Path) -> None:
+    spool = Spool(tmp_path / "agent.db", 50_000)
+    for number in range(MOST_ASIDE + 50):
+        spool.keep(observations=[_seen(f"O-{number}", ObservationKind.GATE, size=300)])
+        spool.set_aside(f"O-{number}")
+    spool.close()
+    again = Spool(tmp_path / "agent.db", 50_000)
+    assert again.parcel(500).ids == [f"O-{number}" for number in range(50, MOST_ASIDE + 50)]
+    again.close()
 
 
 def test_what_was_kept_is_there_after_reopening(spool: Spool, tmp_path: Path) -> None:

@@ -66,6 +66,14 @@ class Disk:
             self._fall_back(error)
             self.spool.shipped(ids, dropped_told)
 
+    def set_aside(self, ident: str) -> None:
+        """Spool.set_aside, here or in memory."""
+        try:
+            self.spool.set_aside(ident)
+        except StorageError as error:
+            self._fall_back(error)
+            self.spool.set_aside(ident)
+
     def begin_empty(self, error: StorageError) -> None:
         """What the file holds cannot be used: leave it as it is and begin with nothing."""
         self._failed(error)

@@ -169,7 +169,8 @@ class Node:
         """
         self.log.warning("findings_told_again", count=len(self.active))
         self._keep(findings=[one.finding for one in self.active.values()])
-        self.to_ship.set()
+        if self.spool.parcel(1).findings:  # else the server has refused to take them
+            self.to_ship.set()
 
     def see(self, looks: Mapping[str, Look | None]) -> None:
         """Note what checks found, by name; None for one that no longer applies."""

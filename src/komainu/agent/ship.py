@@ -13,7 +13,7 @@ from komainu import __version__
 from komainu.agent.node import Node
 from komainu.agent.spool import Parcel
 from komainu.agent.waiting import woken
-from komainu.core.errors import ServerError
+from komainu.core.errors import ServerError, ServerRefused
 from komainu.core.names import stable_id
 from komainu.core.node import NodeVerdict
 from komainu.core.wire import MAX_BATCH, Batch, Hardware, Reply
@@ -25,6 +25,7 @@ WAIT_MAX_S = 30
 """Of a long poll; proxies cut idle requests after a minute."""
 POLL_PAUSE_S = 1.0
 """Shortest time of a long poll that brought nothing: a server that does not hold is not hammered."""
+REFUSED, WHY_MAX = "spool_refused", 500
 
 
 class Shipper:
@@ -35,6 +36,7 @@ class Shipper:
         self._heartbeat_s, self._wait_s = heartbeat_s, min(heartbeat_s, WAIT_MAX_S)
         self._told_hardware: Hardware | None = None
         self._silent = False
+        self._at_most = MAX_BATCH
 
     async def run_sending(self) -> None:
         node, failures = self._node, 0
@@ -72,12 +74,17 @@ class Shipper:
     async def send_once(self) -> bool:
         """Send one batch; whether more is waiting. Raises ServerError."""
         node = self._node
-        parcel = node.spool.parcel(MAX_BATCH)
+        parcel = node.spool.parcel(self._at_most)
         verdict = None if node.starting else node.verdict
         hardware, dropped = node.hardware, node.spool.dropped()
         batch = self._batch(parcel, verdict=verdict, dropped=dropped)
-        reply = await self._link.send(batch)
+        try:
+            reply = await self._link.send(batch)
+        except ServerRefused as error:
+            await self._search(parcel, verdict, error)
+            return True
         self._heard(None)
+        self._at_most = min(MAX_BATCH, 2 * self._at_most)
         node.disk.shipped(parcel.ids, dropped)
         if batch.hardware is not None:
             self._told_hardware = hardware
@@ -86,6 +93,25 @@ class Shipper:
             # Else what it misses may have been among them: the next batch tells.
             node.tell_again()
         return parcel.left > 0 or (not node.starting and node.verdict != verdict)
+
+    async def _search(
+        self, parcel: Parcel, verdict: NodeVerdict | None, error: ServerRefused
+    ) -> None:
+        """Halve what is sent until the one thing is found that the server refuses, and set it aside:
+        it must not keep all others from being told. Raises ServerError when it is the batch itself
+        that is refused, with nothing in it: then nothing of the spool is to blame.
+        """
+        ids = parcel.ids
+        if not ids:
+            raise error
+        self._at_most = max(1, len(ids) // 2)
+        if len(ids) == 1:
+            await self._link.send(self._batch(Parcel(), verdict=verdict))
+            self._node.log.error(REFUSED, id=ids[0], error=str(error))
+            self._node.disk.set_aside(ids[0])
+            if not any(one.data.get("event") == REFUSED for one in parcel.observations):
+                self._node.say(REFUSED, id=ids[0], why=str(error)[:WHY_MAX])
+        await self._clock.sleep(BACKOFF_FIRST_S)  # a server that refuses much is not hammered
 
     def _batch(
         self,

@@ -39,6 +39,9 @@ CREATE INDEX IF NOT EXISTS spool_rank ON spool (rank, n);
 """
 _FINDING, _GATE, _OBSERVATION, _DEBUG = range(4)
 """Ranks, shipped in this order: a flood of lines never delays a finding or a refused job."""
+_ASIDE = 10
+"""Added to the rank of what the server refuses."""
+MOST_ASIDE = 100
 _DROP_SHARE = 0.1
 """Share of the bound freed at once when debug data must go: one note a chunk, not one a line."""
 
@@ -75,6 +78,7 @@ class Spool:
         self._bytes = 0
         with self._guarded("opened"):
             self._db = _connect(str(path))
+            self._take_back()
             self._weigh()
 
     @classmethod
@@ -91,6 +95,12 @@ class Spool:
             spool._db.executescript(_SCHEMA)
             spool._weigh()
         return spool
+
+    def _take_back(self) -> None:
+        """What was set aside is shipped again; a disk that cannot be written is not touched over it."""
+        aside = self._db.execute("SELECT 1 FROM spool WHERE rank >= ? LIMIT 1", (_ASIDE,))
+        if aside.fetchone() is not None:
+            self._db.execute("UPDATE spool SET rank = rank - ? WHERE rank >= ?", (_ASIDE, _ASIDE))
 
     def _weigh(self) -> None:
         row = self._db.execute("SELECT coalesce(sum(length(body)), 0) FROM spool").fetchone()
@@ -187,9 +197,11 @@ class Spool:
         """The next `at_most` things to ship: findings first, then by rank and age."""
         with self._guarded("read"):
             rows = self._db.execute(
-                "SELECT n, rank, body FROM spool ORDER BY rank, n LIMIT ?", (at_most,)
+                "SELECT n, rank, body FROM spool WHERE rank < ? ORDER BY rank, n LIMIT ?",
+                (_ASIDE, at_most),
             ).fetchall()
-            waiting = int(self._db.execute("SELECT count(*) FROM spool").fetchone()[0])
+            count = "SELECT count(*) FROM spool WHERE rank < ?"
+            waiting = int(self._db.execute(count, (_ASIDE,)).fetchone()[0])
         return Parcel(
             observations=tuple(
                 self._decoded(body, Observation, str(n))
@@ -201,6 +213,23 @@ class Spool:
             ),
             left=waiting - len(rows),
         )
+
+    def set_aside(self, ident: str) -> None:
+        """Ship the rest without this one, which the server refuses. It is tried again when the agent
+        starts, as after an upgrade of either side; the newest MOST_ASIDE are kept.
+        """
+        with self._transaction():
+            self._db.execute(
+                "UPDATE spool SET rank = rank + ? WHERE id = ? AND rank < ?",
+                (_ASIDE, ident, _ASIDE),
+            )
+            self._db.execute(
+                "DELETE FROM spool WHERE rank >= ? AND n NOT IN "
+                "(SELECT n FROM spool WHERE rank >= ? ORDER BY n DESC LIMIT ?)",
+                (_ASIDE, _ASIDE, MOST_ASIDE),
+            )
+        with self._guarded("read"):
+            self._weigh()
 
     def dropped(self) -> int:
         """Debug observations dropped and not yet told to the server."""

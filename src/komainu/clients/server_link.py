@@ -25,7 +25,7 @@ from urllib.parse import SplitResult, urlsplit
 
 import msgspec
 
-from komainu.core.errors import ConfigError, ServerError
+from komainu.core.errors import ConfigError, ServerError, ServerRefused
 from komainu.core.wire import Batch, Enrol, Enrolled, Reply
 
 CONNECT_TIMEOUT_S = 5.0
@@ -34,6 +34,8 @@ REPLY_TIMEOUT_S = 15.0
 REPLY_BYTES_MAX = 16 << 20
 _GONE = (http.client.RemoteDisconnected, ConnectionResetError, BrokenPipeError)
 """How a kept-alive connection shows that the server closed it."""
+_UNACCEPTABLE = {400, 413}
+"""Of a batch: something in it, or its size."""
 
 Answer = TypeVar("Answer", Enrolled, Reply)
 
@@ -114,7 +116,8 @@ class HttpLink:
                 f"{type(error).__name__}: {error}. The batch stays in the spool and is sent again."
             ) from error
         if status != 200:
-            raise ServerError(
+            refused = kind is Reply and status in _UNACCEPTABLE
+            raise (ServerRefused if refused else ServerError)(
                 f"server {self._server.geturl()} refused {path} of {self._cluster}/{self._node}: "
                 f"status {status}, expected 200: {_said(text)}. {self._advice(status)}"
             )

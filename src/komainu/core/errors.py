@@ -10,6 +10,7 @@ expected, and what to do next.
     ├── OutsideError         a system we talk to failed or answered something unexpected
     │   ├── SchedulerError   the scheduler refused or did not answer
     │   └── ServerError      Komainu's own server refused or did not answer
+    │       └── ServerRefused  it read what we sent, and will not take that, however often it is sent
     ├── StorageError         what must be remembered could not be written or read
     └── NotAllowed           the person or node may not do this
 """
@@ -43,6 +44,10 @@ class SchedulerError(OutsideError):
 
 class ServerError(OutsideError):
     """Komainu's server refused, or did not answer in time."""
+
+
+class ServerRefused(ServerError):
+    """Komainu's server read what was sent and will not take it: sent again, it is refused again."""
 
 
 class StorageError(KomainuError):

@@ -27,8 +27,8 @@ class ObservationKind(enum.StrEnum):
     GATE = "gate"
     """The gate let a job in or refused it. data: see core/gate.py GateRecord fields."""
     AGENT = "agent"
-    """The agent speaks of itself. data: event (started, stopping, spool_dropped), and what of it; or
-    the server of it: events enrolled_again and findings_not_kept (count)."""
+    """The agent speaks of itself. data: event (started, stopping, spool_dropped, spool_refused), and
+    what of it; or the server of it: events enrolled_again and findings_not_kept (count)."""
     SCHEDULER = "scheduler"
     """The scheduler's view of a node changed. data: state, flags, reason, reason_by."""
 

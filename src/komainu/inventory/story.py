@@ -107,6 +107,7 @@ _EVENTS = {
     "stopping": "is stopping",
     "findings_not_kept": "sent more findings than are kept of one node; the newest were only counted",
     "enrolled_again": "enrolled again: its token from before is void",
+    "spool_refused": "set aside what the server refuses to take",
     "spool_dropped": "dropped kernel lines that no finding rests on: its spool was full",
 }
 _TOLD: Mapping[ObservationKind, Callable[[_Data], str]] = {
