@@ -21,7 +21,7 @@ from tests.store.samples import (
 
 from komainu.core.decision import Action, Decision, OrderKind, Result
 from komainu.core.names import JobId, NodeKey, NodeName
-from komainu.core.situation import Thought
+from komainu.core.situation import Held, Thought
 from komainu.core.verdict import Verdict
 from komainu.store import SqlStore, open_store
 
@@ -356,3 +356,11 @@ def test_a_job_released_because_of_a_node_is_remembered_for_ten_minutes(store: S
     assert store.situation(KEY, later(599)).released_jobs == {JobId("7")}
     assert store.situation(KEY, later(601)).released_jobs == frozenset()
     assert store.situation(NodeKey(C, NodeName("n2")), later(1)).released_jobs == frozenset()
+
+
+def test_a_node_whose_adoption_is_held_back_is_not_kept_in_service(store: SqlStore) -> None:
+    adopt = decision("D-2", Action.ADOPT, node="n2")
+    store.remember(held(), NOW)
+    store.remember(Thought(cluster=C, held=(Held(decision=adopt, limit="full"),)), NOW)
+    assert store.kept_in_service(C, NOW) == ["n1"]
+    assert store.situation(NodeKey(C, NodeName("n2")), NOW).held_back == adopt

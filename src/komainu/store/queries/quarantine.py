@@ -149,9 +149,12 @@ def held_back(
 def kept_in_service(
     connection: Connection, cluster: ClusterName, now: datetime
 ) -> Sequence[NodeName]:
-    """Nodes the guard, and nothing else, keeps in service though they are condemned."""
+    """Nodes the guard, and nothing else, keeps in service though they are condemned. One whose
+    adoption it holds back is out: Slurm has drained it.
+    """
     query = select(decisions.c.node).where(
         decisions.c.cluster == cluster,
+        decisions.c.action == Action.DRAIN.value,
         decisions.c.allowed.is_(False),
         decisions.c.final.is_(False),
         decisions.c.result == Result.HELD.value,
