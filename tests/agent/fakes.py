@@ -167,7 +167,7 @@ class FakeLink:
     async def send(self, batch: Batch) -> Reply:
         if self.down:
             raise ServerError("server is away")
-        held = {one.id for one in (*batch.findings, *batch.observations)}
+        held = {f.id for f in batch.findings} | {o.id for o in batch.observations}
         if self.refuses_all or self.refuses(held):
             self.refused += 1
             raise ServerRefused("status 400, expected 200: out of bounds")
