@@ -9,8 +9,9 @@ overtakes the older ones. Jobs are released last, when their node is out or back
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Collection, Coroutine, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
 from datetime import datetime
+from functools import partial
 from typing import TypeVar
 
 import structlog
@@ -98,7 +99,7 @@ async def _write(
             return [_outcome(d, Result.FAILED, now, str(error)) for d in same]
         return []
 
-    failures = await _few_at_a_time(call(reason, same) for reason, same in calls.items())
+    failures = await _few_at_a_time(partial(call, reason, same) for reason, same in calls.items())
     return {outcome.decision: outcome for some in failures for outcome in some}
 
 
@@ -136,7 +137,7 @@ async def _on_jobs(
         held = _held_by_prolog(await scheduler.jobs())
         # Two refusals of one job (two bad nodes) are one release.
         due = {d.job: d for d in reversed(decisions) if d.job is not None and d.job in held}
-        failed = await _few_at_a_time(_release(job, scheduler) for job in due)
+        failed = await _few_at_a_time(partial(_release, job, scheduler) for job in due)
         still = _held_by_prolog(await scheduler.jobs()) if due else frozenset()
     except SchedulerError as error:
         return [_outcome(d, Result.FAILED, now, str(error)) for d in decisions]
@@ -189,11 +190,12 @@ def _outcome(decision: Decision, result: Result, now: datetime, detail: str) -> 
     )
 
 
-async def _few_at_a_time(calls: Iterable[Coroutine[None, None, _T]]) -> list[_T]:
+async def _few_at_a_time(calls: Iterable[Callable[[], Awaitable[_T]]]) -> list[_T]:
+    """Each call is begun only in its turn: a server that ends meanwhile leaves none half begun."""
     gate = asyncio.Semaphore(FEW)
 
-    async def one(call: Coroutine[None, None, _T]) -> _T:
+    async def one(call: Callable[[], Awaitable[_T]]) -> _T:
         async with gate:
-            return await call
+            return await call()
 
     return list(await asyncio.gather(*(one(call) for call in calls)))
