@@ -203,7 +203,7 @@ async def test_a_refused_task_of_an_array_is_released_and_the_task_a_person_hold
     centre = Centre(ground)
     centre.hear(N1, array)
     came = await centre.turn()  # the drain that was decided first is overtaken by the adoption
-    assert sorted(came) == [Result.DONE, Result.DONE, Result.EXPIRED]
+    assert came == [Result.DONE, Result.DONE]  # the adoption has overtaken the drain
     assert centre.actions(N1)[-2:] == [Action.ADOPT, Action.RELEASE_JOB]
     assert "held" not in _reasons(ground, array)["2"]
     assert _reasons(ground, array)["1"] == by_person

@@ -183,7 +183,8 @@ class MemoryStore:
         for row in self.rows.values():
             if row.decision.node != decision.node or row.decision.id == decision.id:
                 continue
-            if row.decision.action in stale and not row.final:
+            overtaken = row.decision.action in REMOVALS and row.allowed
+            if (row.decision.action in stale or overtaken) and not row.final:
                 row.end(Result.EXPIRED, now)
             if resume and row.allowed and row.decision.action in REMOVALS and not row.undone:
                 row.undone = self.rows[decision.id].ends = True

@@ -364,3 +364,13 @@ def test_a_node_whose_adoption_is_held_back_is_not_kept_in_service(store: SqlSto
     store.remember(Thought(cluster=C, held=(Held(decision=adopt, limit="full"),)), NOW)
     assert store.kept_in_service(C, NOW) == ["n1"]
     assert store.situation(NodeKey(C, NodeName("n2")), NOW).held_back == adopt
+
+
+def test_a_removal_overtakes_the_one_that_was_to_be_done(store: SqlStore) -> None:
+    """Else the older one is to do again when the clock is set back to before its end."""
+    store.remember(drained("D-1"), NOW)
+    store.remember(drained("D-3"), later(4000))
+    assert [one.id for one in store.to_do(C, later(1), 3)] == ["D-3"]
+    record = store.decision_record("D-1")
+    assert record is not None
+    assert [one.result for one in record.outcomes] == [Result.EXPIRED]

@@ -7,7 +7,7 @@ from datetime import datetime
 from typing import Any
 
 import msgspec
-from sqlalchemy import Connection, Row, and_, insert, select, true, update
+from sqlalchemy import Connection, Row, and_, insert, or_, select, true, update
 
 from komainu.core.decision import FINAL, Action, Decision, Order, OrderKind, Outcome, Result
 from komainu.core.errors import StorageError
@@ -120,10 +120,18 @@ def _supersede(tx: Writing, decision: Decision) -> None:
         decisions.c.node == decision.node,
         decisions.c.id != decision.id,
     )
-    stale = TAKES_OUT if resume else (Action.RESUME.value,)
-    query = select(decisions).where(
-        of_node, decisions.c.action.in_(stale), decisions.c.final.is_(False)
+    # A removal overtakes the older ones that were to be done too: were the clock set back, one that
+    # had expired would be to do again. What the guard holds back is for deciding to drop.
+    taken_out = decisions.c.action.in_(TAKES_OUT)
+    stale = (
+        taken_out
+        if resume
+        else or_(
+            decisions.c.action == Action.RESUME.value,
+            and_(taken_out, decisions.c.allowed.is_(True)),
+        )
     )
+    query = select(decisions).where(of_node, stale, decisions.c.final.is_(False))
     for row in tx.connection.execute(query).all():
         _conclude(tx, row, Result.EXPIRED, f"superseded by {decision.id}")
     # What keeps the node out from now on is this decision alone, whatever the clock said when the
